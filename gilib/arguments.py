@@ -21,6 +21,7 @@ from torch import Tensor
 
 from gilib.randomness import check_generator
 from gilib.validation import (
+    check_choice,
     check_count,
     check_floating_type,
     check_fraction,
@@ -43,15 +44,16 @@ Fraction = Annotated[float, check_fraction]
 FloatingType = Annotated[torch.dtype, check_floating_type]
 
 
+def one_of(*options: str) -> Callable[[Any, str], None]:
+    """Return a check that refuses every other text, for annotations such as `Annotated[str, ...]`."""
+    return lambda value, name: check_choice(value, options, name)
+
+
 class Checked:
     """Base of classes whose constructor checks its arguments, if gilib defines that constructor."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Check the arguments of the constructor.
-
-        Raises:
-            TypeError, ValueError: for the first argument that does not match its annotation.
-        """
+        """Check the arguments of the constructor."""
         check_arguments(cls.__init__, cls, (None, *args), settings)
         return super().__new__(cls)
 

@@ -15,9 +15,9 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
-from gilib.arguments import Checked
+from gilib.arguments import VARIADIC, Checked
 
 __all__ = ["Part", "Specification", "describe", "plain", "rebuild", "type_name"]
 
@@ -28,11 +28,23 @@ class Part(Checked):
     """Base of everything that a file can describe: layers, posteriors, priors and likelihoods."""
 
     def config(self) -> ConfigDict:
-        """Return the arguments of the constructor that rebuild this part.
+        """Return the arguments of the constructor that rebuild this part: the attributes of their names.
 
-        They may be numbers, text, other parts, and lists of these. Learned values belong to the state.
+        They may be numbers, text, other parts, and lists of these. Tensors belong to the state.
+
+        Raises:
+            NotImplementedError: if an argument has no attribute of its name.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no config(): write one to save it")
+        _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # without `self`
+        names = [argument.name for argument in arguments if argument.kind not in VARIADIC]
+        missing = [name for name in names if not hasattr(self, name)]
+        if missing:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no config(): write one to save it, as it has no attribute "
+                f"{missing[0]}"
+            )
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if not isinstance(value, Tensor)}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Self:
@@ -42,10 +54,6 @@ class Part(Checked):
 
 class Specification(Part):
     """Base of parts that are frozen dataclasses, described by their fields."""
-
-    def config(self) -> ConfigDict:
-        """Return the fields by name."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         """Show the fields that differ from their defaults, for classes declared with `repr=False`."""
@@ -98,7 +106,7 @@ def plain(value: Any) -> Any:
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, np.ndarray):
         return value.tolist()
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | nn.ModuleList):
         return [plain(entry) for entry in value]
     if isinstance(value, Real) and not isinstance(value, bool):
         return int(value) if isinstance(value, Integral) else float(value)

@@ -28,13 +28,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     unchanged and no other file remains. A killed process may leave a hidden file, which the next replacement
     of the same file removes. Missing folders are created. If `path` is a symbolic link, its target is
     replaced. Permissions of the old file are kept, and its owner if the system allows it.
-
-    Args:
-        path: the file.
-
-    Raises:
-        OSError: if the file cannot be written, for example because the disk is full, or `path` is a folder, a
-            device or a pipe.
     """
     target, old = _resolve(path)
     with _part(target) as part:
@@ -52,11 +45,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
 
 
 def check_replaceable(path: str | os.PathLike[str]) -> None:
-    """Check that `replacing` can write a file, before there is anything to write.
-
-    Raises:
-        OSError: if it cannot.
-    """
+    """Check that `replacing` can write a file, before there is anything to write."""
     target, _ = _resolve(path)
     try:
         with _part(target):
@@ -68,14 +57,7 @@ def check_replaceable(path: str | os.PathLike[str]) -> None:
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Replace the content of a file, as `replacing` does.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     replace_file(Path(folder) / "a" / "b.txt", b"whole")
-    ...     (Path(folder) / "a" / "b.txt").read_text(), len(os.listdir(Path(folder) / "a"))
-    ('whole', 1)
-    """
+    """Replace the content of a file, as `replacing` does."""
     with replacing(path) as stream:
         write_all(stream.fileno(), content)
 

@@ -67,7 +67,6 @@ class Network(nn.Module, Checked):
         generator: GeneratorLike | None = None,
         dtype: torch.dtype | None = None,
     ):
-        """Build every layer and check that widths agree."""
         super().__init__()
         self.trained_range: Tensor | None = None
         self.replicas = as_replicas(replicas)
@@ -220,14 +219,8 @@ class Network(nn.Module, Checked):
     ) -> Estimate:
         """The other face of the posterior, for training: each of `num_points` points is sampled anew.
 
-        Args:
-            num_samples: S.
-            num_points: N, of the points at which it will be evaluated.
-            generator: source of the noise; None: torch's default one.
-            noise: in place of a generator, as from `estimate_noise`.
-
-        Returns:
-            An `Estimate`, which `elbo` takes like a draw.
+        It will be evaluated at N = `num_points` points, and `elbo` takes it like a draw. Other arguments are
+        as for `draw`, but noise is from `estimate_noise`.
         """
         drawn = self.layers.estimate(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
@@ -244,13 +237,8 @@ class Network(nn.Module, Checked):
     ) -> JointDraw:
         """Draw functions exactly, but for `num_points` points only: what `iwbo` takes of deep GPs.
 
-        Where no layer is a Gaussian process it is `draw`.
-
-        Args:
-            num_samples: S.
-            num_points: N, of the points at which it will be evaluated, once, at all of them.
-            generator: source of the noise; None: torch's default one.
-            noise: in place of a generator, as from `layers.noise_for(JointDraw, S, N)`.
+        Where no layer is a Gaussian process it is `draw`. It is evaluated once, at N = `num_points` points.
+        Other arguments are as for `draw`, but noise is from `layers.noise_for(JointDraw, S, N)`.
         """
         drawn = self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise

@@ -9,35 +9,15 @@ INSTALL = "pip install -c constraints.txt -e '.[{extra}]'"  # in a checkout: gil
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import a module that an optional extra of gilib installs.
-
-    Args:
-        module: name of the module.
-        extra: the extra that installs it.
-
-    Raises:
-        ImportError: if the module is missing; the message names the extra.
-
-    >>> require("math", "hmc").floor(2.5)
-    2
-    """
+    """Import a module that an extra of gilib installs, or raise an ImportError that names the extra."""
     needed = f"{module.partition('.')[0]} is needed for this"
     return _imported(module, needed, f"{INSTALL.format(extra=extra)} in the checkout of gilib")
 
 
 def require_package(module: str, package: str, purpose: str) -> ModuleType:
-    """Import a module that gilib does not require.
+    """Import a module that gilib does not require, or raise an ImportError that names its package.
 
-    Args:
-        module: name of the module.
-        package: package that provides it.
-        purpose: completes "is needed to ..." in the error.
-
-    Raises:
-        ImportError: if the module is missing; the message names the package and the purpose.
-
-    >>> require_package("math", "python", "to round").floor(2.5)
-    2
+    `purpose` completes "is needed to ..." in the error.
     """
     return _imported(module, f"{package} is needed to {purpose}", f"pip install {package}")
 

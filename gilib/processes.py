@@ -38,40 +38,24 @@ NUGGET = 1e-10  # fraction of the variance added to a covariance of points befor
 
 @dataclass(frozen=True)
 class Inducing:
-    """The prior of a process at its inducing inputs.
+    """The prior of a process at its inducing inputs."""
 
-    Attributes:
-        kernel: kernel with its hyper-parameters.
-        inputs: Z, `[S, R, M, D]`, or fewer axes.
-        root: R, `[..., M, M]`, in float64.
-        inverse: R⁻¹, `[..., M, M]`, in float64.
-        nugget: variance that is added to the diagonal of K, `[..., 1, 1]`.
-    """
-
-    kernel: KernelFunction
-    inputs: Tensor
-    root: Tensor
-    inverse: Tensor
-    nugget: Tensor
+    kernel: KernelFunction  # kernel with its hyper-parameters
+    inputs: Tensor  # Z, `[S, R, M, D]`, or fewer axes
+    root: Tensor  # R, `[..., M, M]`, in float64
+    inverse: Tensor  # R⁻¹, `[..., M, M]`, in float64
+    nugget: Tensor  # variance that is added to the diagonal of K, `[..., 1, 1]`
 
     @classmethod
     def of(cls, kernel: KernelFunction, inputs: Tensor, jitter: float) -> Inducing:
-        """Factorise K with `jitter` times the mean variance added to its diagonal.
-
-        Raises:
-            FactorisationError: if K is not positive definite in spite of the jitter.
-        """
+        """Factorise K with `jitter` times the mean variance added to its diagonal."""
         inputs64 = inputs.double()
         nugget = jitter * kernel.diagonal(inputs64).mean(-1, keepdim=True)
         factors = cholesky_and_inverse(kernel.gram(inputs64, nugget), *NAMED)
         return cls(kernel, inputs, *factors, nugget[..., None])
 
     def points(self, x: Tensor) -> Tensor:
-        """Return `x` if its points have the dimension and dtype of the inducing inputs.
-
-        Raises:
-            ValueError: if they do not; a single coordinate would broadcast silently.
-        """
+        """Return `x` if its points have the dimension and dtype of the inducing inputs."""
         width = self.inputs.shape[-1]
         if x.dim() < 2 or x.shape[-1] != width:
             raise ValueError(f"a Gaussian process takes points [..., N, {width}], got {list(x.shape)}")
@@ -101,17 +85,11 @@ class Inducing:
 
 @dataclass(frozen=True)
 class Marginals(GaussianFunction):
-    """An estimate: a function that samples the process at every point independently.
+    """An estimate: a function that samples the process at every point independently."""
 
-    Attributes:
-        inducing: prior of the process at its inducing inputs.
-        distribution: distribution of w.
-        noise: z, `[S, R, N, O]`.
-    """
-
-    inducing: Inducing
-    distribution: WeightDistribution
-    noise: Tensor
+    inducing: Inducing  # prior of the process at its inducing inputs
+    distribution: WeightDistribution  # distribution of w
+    noise: Tensor  # z, `[S, R, N, O]`
 
     def moments(self, x: Tensor) -> Moments:
         """Return mean and variance of f(x), with w integrated out."""
@@ -151,17 +129,11 @@ def positive(variance: Tensor, prior: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Jointly(GaussianFunction):
-    """A joint draw: a function that samples the process at N points jointly, given a draw of u.
+    """A joint draw: a function that samples the process at N points jointly, given a draw of u."""
 
-    Attributes:
-        inducing: prior of the process at its inducing inputs.
-        weights: w, `[S, R, M, O]`.
-        noise: z, `[S, R, N, O]`.
-    """
-
-    inducing: Inducing
-    weights: Tensor
-    noise: Tensor
+    inducing: Inducing  # prior of the process at its inducing inputs
+    weights: Tensor  # w, `[S, R, M, O]`
+    noise: Tensor  # z, `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return aᵀ w + L z at `x`, in float64, where L Lᵀ is the covariance of the points given u."""
@@ -189,21 +161,14 @@ class Path(GaussianFunction):
     On average over the random features φ, mean and covariance are exact. Given the features, the covariance
     has an error of about σ²/√F, where σ² is the kernel's variance. Likelihoods use the exact `moments` at
     single points.
-
-    Attributes:
-        inducing: prior of the process at its inducing inputs.
-        distribution: distribution of w.
-        features: normals of the random features, `[S, R, F, P]`.
-        weights: ω/√F, `[S, R, F, O]`.
-        correction: the vector that multiplies a(x), `[S, R, M, O]`.
     """
 
     approximate: ClassVar[bool] = True
-    inducing: Inducing
-    distribution: WeightDistribution
-    features: Tensor
-    weights: Tensor
-    correction: Tensor
+    inducing: Inducing  # prior of the process at its inducing inputs
+    distribution: WeightDistribution  # distribution of w
+    features: Tensor  # normals of the random features, `[S, R, F, P]`
+    weights: Tensor  # ω/√F, `[S, R, F, O]`
+    correction: Tensor  # the vector that multiplies a(x), `[S, R, M, O]`
 
     @classmethod
     def of(

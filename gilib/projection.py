@@ -21,28 +21,20 @@ from torch import Tensor
 from gilib.linalg import readable
 from gilib.linalg.exponential import Exponents, exponential
 from gilib.linalg.operation import Operation, first_order, within_transform
-from gilib.linalg.products import add_matmul, matmul, matmul_into, product
+from gilib.linalg.products import add_matmul, matmul, product
 from gilib.linalg.samples import leading, samples
 
 MIN_PRODUCTS = 2**15  # of one sample, for a loop over samples; measured: 30 000 products gain nothing
 
 
 class Projected(NamedTuple):
-    """The terms of mean and variance at N points.
+    """The terms of mean and variance at N points."""
 
-    Attributes:
-        mean: aᵀ m_o, `[..., N, O]`.
-        square: |a|², `[..., N, 1]`.
-        forms: quadratic forms aᵀ S_q a, `[..., N, Q]`; None without S.
-        crosses: products of a with the fields of earlier layers, `[..., N, J]` each.
-        onward: fields for later layers, `[..., N, K]` each.
-    """
-
-    mean: Tensor
-    square: Tensor
-    forms: Tensor | None = None
-    crosses: Sequence[Tensor] = ()
-    onward: Sequence[Tensor] = ()
+    mean: Tensor  # aᵀ m_o, `[..., N, O]`
+    square: Tensor  # |a|², `[..., N, 1]`
+    forms: Tensor | None = None  # quadratic forms aᵀ S_q a, `[..., N, Q]`; None without S
+    crosses: Sequence[Tensor] = ()  # products of a with the fields of earlier layers, `[..., N, J]` each
+    onward: Sequence[Tensor] = ()  # fields for later layers, `[..., N, K]` each
 
     def to(self, dtype: torch.dtype) -> Projected:
         """Return all terms in another dtype."""
@@ -52,19 +44,12 @@ class Projected(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The matrices and vectors that multiply a, side by side.
+    """The matrices and vectors that multiply a, side by side."""
 
-    Attributes:
-        values: S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`.
-        forms: Q, either O or 1. The matrices S_q are symmetric.
-        outputs: O.
-        onward: K for every later layer.
-    """
-
-    values: Tensor
-    forms: int
-    outputs: int
-    onward: tuple[int, ...] = ()
+    values: Tensor  # S_1, ..., S_Q, then covariances with later layers, then m_1, ..., m_O: `[..., M, C]`
+    forms: int  # Q, either O or 1. The matrices S_q are symmetric.
+    outputs: int  # O
+    onward: tuple[int, ...] = ()  # K for every later layer
 
     @property
     def parts(self) -> list[slice]:
@@ -184,7 +169,7 @@ class _Project(Operation):
                 k = exponential(b, k, exponents, inverse.new_empty(size, points))
                 kept.append(k)
             a = matmul(r, k)
-            matmul_into(m, a.mT, c[:, means])
+            add_matmul(m, a.mT, c[:, means], beta=0.0)
             torch.sum(a.square(), 0, out=n[:, 0])
             kept.append(a)
             if q is not None or found:
@@ -229,7 +214,7 @@ class _Project(Operation):
                 add_matmul(d_c[:, part], a, o)
             add_matmul(d_r, d_a, values.mT)
             if slopes is None:  # a gradient of its own is written, a shared one is accumulated
-                (matmul_into if alone else add_matmul)(d_k.mT, r.mT, d_a)
+                add_matmul(d_k.mT, r.mT, d_a, beta=0.0 if alone else 1.0)
             else:  # through the exponential: ∂ of exponents = k · ∂k
                 torch.mul(values, matmul(r.mT, d_a), out=slopes)
                 d_k.addmm_(b, slopes)
@@ -254,7 +239,7 @@ def _beyond_means(
     for v, j in zip(vectors, found, strict=False):
         _dots(v, rows, j)
     for part, o in zip(later, found[len(vectors) :], strict=True):
-        matmul_into(o, rows, columns[:, part])
+        add_matmul(o, rows, columns[:, part], beta=0.0)
     return kept
 
 

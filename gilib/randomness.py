@@ -54,7 +54,6 @@ class ReplicaGenerators:
     """
 
     def __init__(self, seeds: Sequence[int], device: torch.device | str | None = None):
-        """Create and seed R generators."""
         self.generators = [torch.Generator(device or "cpu").manual_seed(int(seed)) for seed in seeds]
         if not self.generators:
             raise ValueError("ReplicaGenerators needs at least one seed")

@@ -139,30 +139,15 @@ class DenseWeights(Site):
     4
     """
 
-    @property
-    def kernel_pixels(self) -> int:
-        """1."""
-        return 1
-
-    @property
-    def input_axes(self) -> int:
-        """1."""
-        return 1
-
-    @property
-    def windows_per_point(self) -> int:
-        """1."""
-        return 1
+    kernel_pixels = input_axes = windows_per_point = 1
 
     def pseudo_outputs(self, points: int) -> Shape:
-        """(M, O)."""
         return points, self.outputs
 
     def check_precision(self, kind: str) -> None:
         """Any kind will do."""
 
     def as_dense(self) -> DenseWeights:
-        """Itself."""
         return self
 
     def statistics(self, features: Tensor, observed: Observations) -> Statistics:
@@ -170,11 +155,9 @@ class DenseWeights(Site):
         return observed.statistics(features)
 
     def rows(self, features: Tensor, observed: Observations) -> tuple[Tensor, Observations]:
-        """As they are."""
         return features, observed
 
     def check_features(self, features: Tensor, points: int) -> None:
-        """`[..., M, I]`."""
         if tuple(features.shape[-2:]) != (points, self.fan_in):
             raise ValueError(
                 f"inducing features must have shape [..., {points}, {self.fan_in}] (inducing points, inputs, "
@@ -191,10 +174,7 @@ class InducingOutputs(DenseWeights):
 
     supplies_features: ClassVar[bool] = True
 
-    @property
-    def scale(self) -> float:
-        """1."""
-        return 1.0
+    scale = 1.0
 
 
 @dataclass(frozen=True)
@@ -208,28 +188,20 @@ class ConvolutionWeights(Site):
 
     windows: Windows = field(kw_only=True)
     image_size: tuple[int, int] = field(kw_only=True)
+    input_axes = 3
 
     @property
     def kernel_pixels(self) -> int:
-        """Of the kernel."""
         return self.windows.pixels
 
     @property
-    def input_axes(self) -> int:
-        """3."""
-        return 3
-
-    @property
     def windows_per_point(self) -> int:
-        """H' W'."""
         return math.prod(self.windows.output_size(self.image_size))
 
     def pseudo_outputs(self, points: int) -> Shape:
-        """(M, O, H', W')."""
         return points, self.outputs, *self.windows.output_size(self.image_size)
 
     def check_precision(self, kind: str) -> None:
-        """One for every image."""
         if kind != "shared":
             raise ValueError(
                 f"a convolution has one precision per inducing image, got precision={kind!r}: "
@@ -237,7 +209,6 @@ class ConvolutionWeights(Site):
             )
 
     def as_dense(self) -> DenseWeights:
-        """A dense layer on patches."""
         return DenseWeights(self.fan_in, self.outputs, False, self.features_grow)
 
     def statistics(self, features: Tensor, observed: Observations) -> Statistics:
@@ -246,7 +217,6 @@ class ConvolutionWeights(Site):
         return convolutional_statistics(features, observed.outputs, precision, self.windows)
 
     def rows(self, features: Tensor, observed: Observations) -> tuple[Tensor, Observations]:
-        """Patches: for windows fewer than the I × I entries of the other system."""
         lead = features.shape[:-3]
         windows = patches(features.flatten(0, -4), self.windows)  # [C, k, k, S R M, H', W']
         rows = windows.permute(3, 4, 5, 0, 1, 2).flatten(3).flatten(1, 2)  # [S R M, H' W', I]
@@ -255,7 +225,6 @@ class ConvolutionWeights(Site):
         return rows.unflatten(0, lead).flatten(-3, -2), Observations(targets, "shared", log_precision)
 
     def check_features(self, features: Tensor, points: int) -> None:
-        """`[..., M, C, H, W]`."""
         wanted = (points, self.channels, *self.image_size)
         if tuple(features.shape[-4:]) != wanted:
             raise ValueError(

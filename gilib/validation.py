@@ -74,6 +74,12 @@ def check_image_shape(shape: Sequence[int], model: str) -> tuple[int, int, int]:
     return channels, height, width
 
 
+def check_width(shape: Sequence[int], features: int, who: str) -> None:
+    """Check that points of this shape are vectors of as many numbers as a layer takes."""
+    if tuple(shape) != (features,):
+        raise ValueError(f"{who} takes points of shape [{features}], got {list(shape)}")
+
+
 def check_choice(value: str, options: Iterable[str], name: str) -> None:
     """Check that `value` is one of `options`."""
     options = tuple(options)
@@ -235,9 +241,6 @@ def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "
 
     All samples share targets, and the inputs of a bound. With a sample axis each sample would be trained, or
     scored, with another data set.
-
-    >>> check_own_targets((3,), (3,)), check_own_targets((), (3,))
-    (None, None)
     """
     pairs = zip(reversed(own), reversed(replicas), strict=False)
     if len(own) > len(replicas) or any(size not in (1, count) for size, count in pairs):

@@ -72,7 +72,7 @@ BY_NAME = (
 FIELD = type(vars(namedtuple("Point", "x"))["x"])  # what a named tuple has in a field's place
 
 
-CHECKED = re.compile(r"~?(?:\w+\.)?Annotated\[(~?[\w.]+), [^\]]*\]")
+CHECKED = re.compile(r"~?(?:\w+\.)?Annotated\[((?:[^][,]|\[[^]]*\])+), [^]]*\]")
 
 
 def rooms(package: ModuleType) -> dict[str, tuple[ModuleType, list[str]]]:

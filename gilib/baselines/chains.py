@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Checked, Count, CountOrZero, Fraction, Positive
+from gilib.arguments import Checked, Count, CountOrZero, Fraction, Positive, one_of
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
 from gilib.draws import Draw
 from gilib.likelihoods import Gaussian
@@ -24,7 +24,7 @@ from gilib.prediction import predict
 from gilib.prediction.drawables import OfNetwork, Samples
 from gilib.randomness import GeneratorLike
 from gilib.sites import Site
-from gilib.validation import check_choice, check_count, check_tensor
+from gilib.validation import check_count, check_tensor
 
 CHAINS_FORMAT = "gilib chains 1"
 QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
@@ -71,17 +71,12 @@ class HMCSettings(Checked):
     step_size: Positive = 0.003
     chains: Count = 4
     seed: CountOrZero = 0
-    coordinates: str = "weights"
-    start: str = "prior"
+    coordinates: Annotated[str, one_of("weights", "scaled")] = "weights"
+    start: Annotated[str, one_of("prior", "normal")] = "prior"
     jitter: Fraction = 0.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         check_count(self.samples, "samples", self.thin)
-        check_choice(self.coordinates, ("weights", "scaled"), "coordinates")
-        check_choice(self.start, ("prior", "normal"), "start")
-        if not 0.0 <= self.jitter < 1.0:
-            raise ValueError(f"jitter is a share of the step size, at least 0 and below 1, got {self.jitter}")
 
     @property
     def kept(self) -> int:
@@ -141,7 +136,6 @@ class Chains(OfNetwork):
         return Gaussian(self.noise_variance)
 
     def network(self) -> Network:
-        """Build a network with the shapes of the weights."""
         shapes = [layer.shape[-2:] for layer in self.weights]
         widths = [inputs - 1 for inputs, _ in shapes] + [shapes[-1][1]]
         given = _GivenWeights()

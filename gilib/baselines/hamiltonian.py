@@ -107,11 +107,7 @@ def _fingerprint(widths: Sequence[int], x: Tensor, y: Tensor, *described: Any) -
 
 
 def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:
-    """Return the prior standard deviation of the weights of every layer.
-
-    >>> prior_scales((3, 8, 1), NealPrior())
-    [0.5, 0.333...]
-    """
+    """Return the prior standard deviation of the weights of every layer."""
     check_instance(prior, Prior, "prior")
     if len(widths) < 2:
         raise ValueError(f"widths must name at least inputs and outputs, got {list(widths)}")

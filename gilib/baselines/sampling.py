@@ -32,17 +32,11 @@ class StuckChainError(RuntimeError):
 
 @dataclass(frozen=True)
 class Target:
-    """The density to sample, in the coordinates of the steps.
+    """The density to sample, in the coordinates of the steps."""
 
-    Attributes:
-        log_joint: log joint density of the weights.
-        scales: prior standard deviation of the weights of every layer.
-        scaled: whether coordinates are weights divided by their prior standard deviation.
-    """
-
-    log_joint: LogJoint
-    scales: Sequence[float]
-    scaled: bool
+    log_joint: LogJoint  # log joint density of the weights
+    scales: Sequence[float]  # prior standard deviation of the weights of every layer
+    scaled: bool  # whether coordinates are weights divided by their prior standard deviation
 
     def weights(self, position: Sequence[Array]) -> Sequence[Array]:
         """Convert coordinates, with any leading axes, to weights."""
@@ -57,24 +51,14 @@ class Target:
 
 @dataclass(frozen=True)
 class ChainCheckpoint:
-    """The file for unfinished chains, and the time at which they pause.
+    """The file for unfinished chains, and the time at which they pause."""
 
-    Attributes:
-        path: path of the checkpoint; None: chains are neither saved nor paused.
-        fingerprint: hash of the data and settings.
-        deadline: value of `time.monotonic()` after which chains pause; None: never.
-    """
-
-    path: Path | None = None
-    fingerprint: str = ""
-    deadline: float | None = None
+    path: Path | None = None  # path of the checkpoint; None: chains are neither saved nor paused
+    fingerprint: str = ""  # hash of the data and settings
+    deadline: float | None = None  # value of `time.monotonic()` after which chains pause; None: never
 
     def read(self) -> dict[str, Any] | None:
-        """Return the saved content, or None if there is no file.
-
-        Raises:
-            CheckpointError: if the file is damaged, or belongs to other chains.
-        """
+        """Return the saved content, or None if there is no file."""
         if self.path is None or not self.path.exists():
             return None
         content = read(self.path, FORMAT)
@@ -86,11 +70,7 @@ class ChainCheckpoint:
         return content
 
     def save(self, content: dict[str, Any]) -> None:
-        """Save the chains; pause after the deadline.
-
-        Raises:
-            Paused: after the deadline.
-        """
+        """Save the chains; pause after the deadline."""
         if self.path is None:
             return
         write(self.path, {"format": FORMAT, "fingerprint": self.fingerprint, **content})
@@ -100,27 +80,19 @@ class ChainCheckpoint:
 
 @dataclass
 class ChainProgress:
-    """The progress of all chains.
+    """The progress of all chains."""
 
-    Attributes:
-        start: positions at the start of the phase, a tensor for every layer.
-        phase: 0 in burn-in, 1 after it.
-        done: number of states of this phase so far.
-        state: arrays of NumPyro's state; empty at the start of a phase.
-        kept: states kept after burn-in, piece by piece, `[chains, n, I, O]` for every layer.
-        energies: potential energies of these states, `[chains, n]`.
-        acceptance: mean acceptance probability in each phase, `[2, chains]`.
-        seconds: time spent so far.
-    """
-
-    start: list[torch.Tensor]
-    acceptance: torch.Tensor
-    phase: int = 0
-    done: int = 0
+    start: list[torch.Tensor]  # positions at the start of the phase, a tensor for every layer
+    acceptance: torch.Tensor  # mean acceptance probability in each phase, `[2, chains]`
+    phase: int = 0  # 0 in burn-in, 1 after it
+    done: int = 0  # number of states of this phase so far
+    # arrays of NumPyro's state; empty at the start of a phase
     state: list[torch.Tensor] = field(default_factory=list)
+    # states kept after burn-in, piece by piece, `[chains, n, I, O]` for every layer
     kept: list[list[torch.Tensor]] = field(default_factory=list)
+    # potential energies of these states, `[chains, n]`
     energies: list[torch.Tensor] = field(default_factory=list)
-    seconds: float = 0.0
+    seconds: float = 0.0  # time spent so far
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,12 @@ Correlation = SpectralCorrelation | DirectCorrelation
 
 @dataclass(frozen=True)
 class Axis:
-    """Windows along one axis: either those at every pixel, or the missing ones beyond the border.
+    """Windows along one axis: either those at every pixel, or the missing ones beyond the border."""
 
-    Attributes:
-        kernel: number of pixels of a window that lags distinguish: k, or 1 if pixels count as channels.
-        sides: pixels that the windows see: all pixels, or the outermost at the low and at the high end.
-        places: for each side, and each window there, a slice of the kernel and the slice of pixels under it.
-    """
-
-    kernel: int
+    kernel: int  # number of pixels of a window that lags distinguish: k, or 1 if pixels count as channels
+    # pixels that the windows see: all pixels, or the outermost at the low and at the high end
     sides: tuple[slice, ...]
+    # for each side, and each window there, a slice of the kernel and the slice of pixels under it
     places: tuple[tuple[Place, ...], ...]
 
     @classmethod
@@ -66,17 +62,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Strips:
-    """One term of the inclusion-exclusion sum: strips along the border, whose rows or columns are channels.
+    """A term of the inclusion-exclusion sum: strips along the border, whose rows or columns are channels."""
 
-    Attributes:
-        vertical: windows along the height.
-        horizontal: windows along the width.
-        windows: windows of the convolution.
-    """
-
-    vertical: Axis
-    horizontal: Axis
-    windows: Windows
+    vertical: Axis  # windows along the height
+    horizontal: Axis  # windows along the width
+    windows: Windows  # windows of the convolution
 
     @classmethod
     def all(cls, size: tuple[int, ...], windows: Windows) -> list[Strips]:

@@ -25,17 +25,11 @@ SHARE = 1.25  # limit of the entries on a CPU, as a multiple of the entries of a
 
 @dataclass(frozen=True)
 class DirectCorrelation:
-    """The correlations of `gilib.convolution.spectral.SpectralCorrelation`, without Fourier transforms.
+    """The correlations of `gilib.convolution.spectral.SpectralCorrelation`, without Fourier transforms."""
 
-    Attributes:
-        kernel: k, (height, width).
-        padding: p, (k-1)/2 if circular.
-        circular: whether images wrap around; if so, they have at least k-1 pixels.
-    """
-
-    kernel: Pair
-    padding: Pair
-    circular: bool
+    kernel: Pair  # k, (height, width)
+    padding: Pair  # p, (k-1)/2 if circular
+    circular: bool  # whether images wrap around; if so, they have at least k-1 pixels
 
     @classmethod
     def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> DirectCorrelation:

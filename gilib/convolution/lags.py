@@ -30,17 +30,9 @@ from gilib.convolution.windows import Windows
 def moments(
     kind: type[Correlation], x: Tensor, y: Tensor, root: Tensor | None, windows: Windows
 ) -> tuple[Tensor, Tensor]:
-    """Return X'ᵀX' and X'ᵀY.
+    """Return X'ᵀX' `[C K, C K]` and X'ᵀY `[C K, O]` of x `[B, C, H, W]` and y `[B, O, H', W']`.
 
-    Args:
-        kind: class of the correlations.
-        x: `[B, C, H, W]`.
-        y: `[B, O, H', W']`.
-        root: √λ of every image, `[B]`; 1 if None.
-        windows: any windows.
-
-    Returns:
-        `[C K, C K]` and `[C K, O]`.
+    `kind` is the class of the correlations; `root` is √λ of every image, `[B]`, or None for ones.
     """
     if not windows.at_every_pixel(x.shape[-2:]):
         phases = Phases.of((x.shape[-2], x.shape[-1]), windows)

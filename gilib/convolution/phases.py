@@ -22,15 +22,10 @@ from gilib.convolution.windows import Pair, Windows
 
 @dataclass(frozen=True)
 class Phases:
-    """The correspondence between windows of an image and windows at every pixel of its phases.
+    """The correspondence between windows of an image and windows at every pixel of its phases."""
 
-    Attributes:
-        windows: windows of the image.
-        places: numbers of windows, (vertical, horizontal).
-    """
-
-    windows: Windows
-    places: Pair
+    windows: Windows  # windows of the image
+    places: Pair  # numbers of windows, (vertical, horizontal)
 
     @classmethod
     def of(cls, size: Pair, windows: Windows) -> Phases:

@@ -28,23 +28,14 @@ START = {"spectral": 2e6, "convolution": 1e6}  # fixed cost of one correlation; 
 
 
 class Work(NamedTuple):
-    """The sizes that determine the costs.
+    """The sizes that determine the costs."""
 
-    Attributes:
-        images: number of images.
-        channels: channels of x.
-        size: pixels of x, (height, width).
-        outputs: channels of y.
-        places: numbers of windows, (vertical, horizontal).
-        quick: whether a fast library for convolutions is available.
-    """
-
-    images: int
-    channels: int
-    size: Pair
-    outputs: int
-    places: Pair
-    quick: bool
+    images: int  # number of images
+    channels: int  # channels of x
+    size: Pair  # pixels of x, (height, width)
+    outputs: int  # channels of y
+    places: Pair  # numbers of windows, (vertical, horizontal)
+    quick: bool  # whether a fast library for convolutions is available
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor) -> Work:
@@ -120,17 +111,11 @@ def _border(windows: Windows, size: Pair) -> int:
 
 
 class Route(NamedTuple):
-    """A way to compute the moments of one set of images and their gradients.
+    """A way to compute the moments of one set of images and their gradients."""
 
-    Attributes:
-        moments: computes the moments.
-        write_gradients: writes gradients to given buffers.
-        time: predicts the time, in nanoseconds on one core.
-    """
-
-    moments: Callable[..., tuple[Tensor, Tensor]]
-    write_gradients: Callable[..., None]
-    time: Callable[[Work, Windows], float]
+    moments: Callable[..., tuple[Tensor, Tensor]]  # computes the moments
+    write_gradients: Callable[..., None]  # writes gradients to given buffers
+    time: Callable[[Work, Windows], float]  # predicts the time, in nanoseconds on one core
 
 
 def fastest_route(x: Tensor, y: Tensor, windows: Windows) -> str:

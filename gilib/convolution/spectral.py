@@ -27,20 +27,13 @@ BLOCK = 2**18  # entries of the products of coefficients in memory at a time: 1 
 
 @dataclass(frozen=True)
 class SpectralCorrelation:
-    """Correlations of images x with themselves at lags 1-k ... k-1, and with images y at lags -p ... k-1-p.
+    """Correlations of images x with themselves at lags 1-k ... k-1, with images y at lags -p ... k-1-p."""
 
-    Attributes:
-        transform: the Fourier transform.
-        auto: waves at half of the lags of x with itself, `[2, n, F]`; the others follow from
-            R_xx[-d] = R_xx[d]ᵀ.
-        cross: waves at all lags of x with y, `[2, m, F]`.
-        share: weight of each frequency, `[F]`.
-    """
-
-    transform: Transform
+    transform: Transform  # the Fourier transform
+    # waves at half of the lags of x with itself, `[2, n, F]`; the others follow from R_xx[-d] = R_xx[d]ᵀ
     auto: Tensor
-    cross: Tensor
-    share: Tensor
+    cross: Tensor  # waves at all lags of x with y, `[2, m, F]`
+    share: Tensor  # weight of each frequency, `[F]`
 
     @classmethod
     def of(cls, x: Tensor, kernel: Pair, padding: Pair, circular: bool) -> SpectralCorrelation:
@@ -62,15 +55,9 @@ class SpectralCorrelation:
         return height, width
 
     def __call__(self, x: Tensor, y: Tensor | None, root: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Correlate the images of each of G sets.
+        """Return R_xx `[2n - 1, G, C, C]` and R_xy `[m, G, C, O]` (None without y) of G sets of images.
 
-        Args:
-            x: `[G, B, C, H, W]`.
-            y: `[G, B, O, H', W']`, or None.
-            root: √λ, `[B]`, or None.
-
-        Returns:
-            R_xx `[2n - 1, G, C, C]` and R_xy `[m, G, C, O]` (None without y).
+        x is `[G, B, C, H, W]`, y `[G, B, O, H', W']` or None, and `root` holds √λ, `[B]`, or is None.
         """
         shape, to_auto, to_cross = (len(x), x.shape[2], -1), self.auto * self.share, self.cross * self.share
         auto, skew = x.new_zeros(2, self.auto.shape[1], len(x) * x.shape[2] ** 2)
@@ -163,11 +150,7 @@ def _grid(axes: list[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def fast_length(least: int) -> int:
-    """Return the smallest even number ≥ `least` without prime factors above 7 (or 1), for fast transforms.
-
-    >>> fast_length(34), fast_length(1)
-    (36, 1)
-    """
+    """Return the smallest even number ≥ `least` without prime factors above 7 (or 1), for fast transforms."""
     length = least
     while length > 1 and (length % 2 or 210**8 % length):
         length += 1
@@ -179,12 +162,9 @@ class Transform:
     """The discrete Fourier transform X̂(ω) = Σ_u X(u) exp(-i ω·u) of periodic images, and its adjoint.
 
     Images are real, so half of the horizontal frequencies determine the others.
-
-    Attributes:
-        size: pixels of one period, (height, width), at least those of the images.
     """
 
-    size: Pair
+    size: Pair  # pixels of one period, (height, width), at least those of the images
 
     @property
     def frequencies(self) -> Pair:
@@ -192,14 +172,9 @@ class Transform:
         return self.size[0], self.size[1] // 2 + 1
 
     def coefficients(self, images: Tensor, root: Tensor | None) -> Tensor:
-        """Return the coefficients of G sets of weighted images.
+        """Return real and imaginary parts `[2, F, G, B, C]` of the coefficients of images `[G, B, C, H, W]`.
 
-        Args:
-            images: `[G, B, C, H, W]`.
-            root: weights of the images, `[B]`; 1 if None.
-
-        Returns:
-            Real and imaginary parts, `[2, F, G, B, C]`.
+        The images are multiplied by `root`, `[B]`, unless it is None.
         """
         weighted = images if root is None else images * root[:, None, None, None]
         if self.size[0] > 1:
@@ -225,15 +200,9 @@ class Transform:
         return ((2.0 - alone.to(like.dtype)) / math.prod(self.size)).repeat(rows)
 
     def waves(self, vertical: Tensor, horizontal: Tensor, like: Tensor) -> Tensor:
-        """Return cos and -sin of ω·d at n lags d, which map coefficients, times `share`, to values at d.
+        """Return cos and -sin of ω·d, `[2, n, F]`, at n lags d, given by their coordinates `[n]`.
 
-        Args:
-            vertical: vertical lags, `[n]`.
-            horizontal: horizontal lags, `[n]`.
-            like: a tensor with the wanted dtype and device.
-
-        Returns:
-            `[2, n, F]`.
+        They map coefficients, times `share`, to values at d; `like` determines dtype and device.
         """
         rows, columns = (
             torch.arange(count, dtype=torch.float64, device=like.device) * (2.0 * math.pi / pixels)

@@ -138,7 +138,6 @@ class Dataset(Checked):
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that the arrays fit each other."""
         check_is_tensor(self.x, "x")
         check_is_tensor(self.y, "y")
         _check_pair(self.x, self._columns)

@@ -78,7 +78,6 @@ class Normalisation:
     y_stretch: Tensor | None = None  # [O]
 
     def __post_init__(self) -> None:
-        """Check that the statistics define a scaling."""
         state = self.state()
         for name, value in state.items():
             _check_statistic(name, value)

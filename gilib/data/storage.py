@@ -35,10 +35,6 @@ def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = 
     The directory is `$LOCALAPPDATA/gilib` on Windows and `$XDG_CACHE_HOME/gilib` elsewhere, by default
     `~/.cache/gilib`.
 
-    Args:
-        platform: a value of `sys.platform`; the current platform if not given.
-        environ: environment variables; those of this process if not given.
-
     >>> user_cache("linux", {"XDG_CACHE_HOME": "/var/cache/me"}).as_posix()
     '/var/cache/me/gilib'
     """
@@ -63,14 +59,7 @@ def data_directory() -> Path:
 
 
 def shipped_table(name: str) -> bytes | None:
-    """Return the content of a table that the package includes, or None if it does not include the table.
-
-    Args:
-        name: short name of the set, such as `"power"`.
-
-    >>> shipped_table("yacht").splitlines()[0]
-    b'-2.3 0.568 4.78 3.99 3.17 0.125 0.11'
-    """
+    """Return the content of a table that the package includes, or None if it does not include the table."""
     import lzma
     from importlib.resources import files
 
@@ -99,10 +88,6 @@ def fetch(url: str, target: Path, check: Callable[[bytes], object]) -> None:
         url: official address of the file.
         target: path of the file; its folder is created.
         check: receives the complete content and raises an error if it is wrong.
-
-    Raises:
-        DataError: if the folder of `target` is not writable.
-        DownloadError: if the address cannot be reached, or its answer is an error, incomplete or too long.
     """
     with ExitStack() as stack:
         try:

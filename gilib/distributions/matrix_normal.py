@@ -15,7 +15,36 @@ from gilib.linalg.factor import tril_logdet
 LOG_2PI = math.log(2.0 * math.pi)
 
 
-class MatrixNormal(Distribution):
+class FromNormals(Distribution):
+    """A distribution over matrices that is drawn by transforming standard normals of their shape."""
+
+    has_rsample = True
+
+    def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+        """Draw matrices without gradients, `[*sample_shape, *batch, *matrix]`."""
+        with torch.no_grad():
+            return self.rsample(sample_shape, generator=generator)  # type: ignore[call-arg, arg-type]
+
+    def _normals(
+        self,
+        sample_shape: Sequence[int],
+        noise: Tensor | None,
+        generator: torch.Generator | None,
+        like: Tensor,
+    ) -> Tensor:
+        """Return the given noise if its shape fits, or draw it if it is None."""
+        if noise is None:
+            shape = self._extended_shape(torch.Size(sample_shape))
+            return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
+        tail = (*self.batch_shape, *self.event_shape)
+        leading = tuple(sample_shape) or tuple(noise.shape[: max(noise.dim() - len(tail), 0)])
+        if tuple(noise.shape) != (*leading, *tail):
+            wanted = ", ".join(map(str, (*(sample_shape or ("...",)), *tail)))
+            raise ValueError(f"noise must have shape [{wanted}], got {list(noise.shape)}")
+        return noise
+
+
+class MatrixNormal(FromNormals):
     """The matrix normal distribution MN(M, V, Σ) over I × O matrices: vec W ~ N(vec M, Σ ⊗ V).
 
         W = M + chol(V) E chol(Σ)ᵀ, E standard normal;    Cov(W_io, W_jp) = V_ij Σ_op.
@@ -37,7 +66,6 @@ class MatrixNormal(Distribution):
     tensor([4., 4.])
     """
 
-    has_rsample = True
     support = constraints.independent(constraints.real, 2)
 
     def __init__(
@@ -49,7 +77,6 @@ class MatrixNormal(Distribution):
         row_precision_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and store the parameters."""
         rows, by_precision = _rows(row_scale_tril, row_precision_tril)
         if column_scale_tril is None:
             raise ValueError("give column_scale_tril, the Cholesky factor of the covariance of the columns")
@@ -124,21 +151,10 @@ class MatrixNormal(Distribution):
         Raises:
             ValueError: if the noise has the wrong shape.
         """
-        if noise is None:
-            shape = self._extended_shape(torch.Size(sample_shape))
-            noise = torch.randn(shape, generator=generator, dtype=self.loc.dtype, device=self.loc.device)
-        tail = self.loc.shape
-        if tuple(noise.shape[max(noise.dim() - len(tail), 0) :]) != tuple(tail):
-            wanted = ", ".join(map(str, ("...", *tail)))
-            raise ValueError(f"noise must have shape [{wanted}], got {list(noise.shape)}")
+        noise = self._normals(sample_shape, noise, generator, self.loc)
         columns = noise @ self.column_scale_tril.mT
         rows = solve_shared(self.row_tril.mT, columns) if self.by_precision else self.row_tril @ columns
         return self.loc + rows
-
-    def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
-        """Draw matrices without gradients."""
-        with torch.no_grad():
-            return self.rsample(sample_shape, generator=generator)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density (nats) of matrices `[..., I, O]`."""

@@ -46,7 +46,6 @@ class MatrixNormalInverseWishart:
         scale_tril: Tensor,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and store the parameters."""
         self.noise = InverseWishart(df, scale_tril=scale_tril, validate_args=validate_args)
         self.validate_args = validate_args
         self.loc, self.row_precision_tril = loc, row_precision_tril

@@ -23,14 +23,14 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from gilib.distributions.gamma import log_gamma_from_normal
+from gilib.distributions.matrix_normal import FromNormals
 from gilib.linalg import cholesky
 from gilib.linalg.factor import tril_logdet
 
 
-class WishartFamily(Distribution, ABC):
+class WishartFamily(FromNormals, ABC):
     """A distribution over positive definite matrices with real degrees of freedom and a scale matrix."""
 
-    has_rsample = True
     support = constraints.positive_definite
 
     def __init__(
@@ -40,7 +40,6 @@ class WishartFamily(Distribution, ABC):
         scale_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        """Check and store the parameters."""
         matrix = _one_matrix(scale, scale_tril)
         size = matrix.shape[-1]
         floating = isinstance(df, Tensor) and df.is_floating_point()
@@ -86,11 +85,6 @@ class WishartFamily(Distribution, ABC):
         factor = self.rsample_cholesky(sample_shape, noise, generator)
         return factor @ factor.mT
 
-    def sample(self, sample_shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
-        """Draw matrices without gradients, `[*sample_shape, *batch, p, p]`."""
-        with torch.no_grad():
-            return self.rsample(sample_shape, generator=generator)
-
     def rsample_cholesky(
         self,
         sample_shape: Sequence[int] = (),
@@ -112,12 +106,7 @@ class WishartFamily(Distribution, ABC):
         Raises:
             ValueError: if the noise has the wrong shape.
         """
-        if noise is None:
-            shape, like = self._extended_shape(torch.Size(sample_shape)), self.scale_tril
-            noise = torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)
-        else:
-            self._check_noise(noise, sample_shape)
-        return self._from_normals(noise)
+        return self._from_normals(self._normals(sample_shape, noise, generator, self.scale_tril))
 
     @abstractmethod
     def _from_normals(self, noise: Tensor) -> Tensor:
@@ -149,15 +138,6 @@ class WishartFamily(Distribution, ABC):
         p = self.size
         log_gamma = torch.lgamma(self.column_df).sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
         return self.df * (p / 2 * math.log(2)) + log_gamma
-
-    def _check_noise(self, noise: Tensor, sample_shape: Sequence[int]) -> None:
-        tail = (*self.batch_shape, *self.event_shape)
-        leading = tuple(sample_shape) or tuple(noise.shape[: max(noise.dim() - len(tail), 0)])
-        if tuple(noise.shape) != (*leading, *tail):
-            wanted = ", ".join(map(str, (*(sample_shape or ("...",)), *tail)))
-            raise ValueError(
-                f"noise must have shape [{wanted}] (sample_shape, batch shape, p, p), got {list(noise.shape)}"
-            )
 
     def _check_factor(self, factor: Tensor) -> None:
         """If arguments are validated, raise an error unless `factor` holds lower Cholesky factors."""

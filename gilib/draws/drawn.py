@@ -69,7 +69,6 @@ class Drawn(ABC):
             return moments(self.function, x, kind)
 
     def __iter__(self) -> Iterator[Function | Tensor | None]:
-        """Unpack into function and log_pq."""
         yield self.function
         yield self.log_pq
 

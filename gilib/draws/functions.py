@@ -104,7 +104,6 @@ class Composition(Composite):
     functions: Sequence[Function]
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate all of them."""
         for function in self.functions:
             x = call(function, x)
         return x
@@ -123,7 +122,6 @@ class ResidualFunction(Composite):
     branch: Function
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate the branch and add the input."""
         return x + call(self.branch, x)
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
@@ -138,17 +136,12 @@ class AfterInducing(Composite):
 
     Its first M points are the inducing points, at which it has been evaluated by itself: the Cholesky factor
     of all points begins with theirs, so that both times they have one value.
-
-    Attributes:
-        function: known at M + N points.
-        inducing: `[..., M, D]`.
     """
 
-    function: Function
-    inducing: Tensor
+    function: Function  # known at M + N points
+    inducing: Tensor  # `[..., M, D]`
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate at both, and leave the inducing points out."""
         lead = torch.broadcast_shapes(self.inducing.shape[:-2], x.shape[:-2])
         parts = [points.expand(*lead, *points.shape[-2:]) for points in (self.inducing, x)]
         return call(self.function, torch.cat(parts, -2))[..., self.inducing.shape[-2] :, :]
@@ -185,7 +178,6 @@ class SumFunction(BranchesFunction):
 
     @staticmethod
     def joined(outputs: Sequence[Tensor]) -> Tensor:
-        """Their sum."""
         return total(outputs)
 
 

@@ -90,17 +90,11 @@ def _everywhere(value: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Stationary(KernelFunction):
-    """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|.
+    """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|."""
 
-    Attributes:
-        lengthscale: ℓ.
-        variance: σ².
-        inputs: D.
-    """
-
-    lengthscale: Tensor
-    variance: Tensor
-    inputs: int
+    lengthscale: Tensor  # ℓ
+    variance: Tensor  # σ²
+    inputs: int  # D
 
     @property
     def feature_noise(self) -> int:
@@ -164,13 +158,9 @@ class RBFFunction(Stationary):
 
 @dataclass(frozen=True)
 class MaternFunction(Stationary):
-    """Matérn kernels of smoothness ν = ½, 3/2 and 5/2.
+    """Matérn kernels of smoothness ν = ½, 3/2 and 5/2."""
 
-    Attributes:
-        degrees: 2ν.
-    """
-
-    degrees: int
+    degrees: int  # 2ν
 
     @property
     def feature_noise(self) -> int:
@@ -194,13 +184,9 @@ class MaternFunction(Stationary):
 
 @dataclass(frozen=True)
 class RationalQuadraticFunction(Stationary):
-    """The rational quadratic kernel, σ² (1 + r² / 2α)^-α, a mixture of RBF kernels.
+    """The rational quadratic kernel, σ² (1 + r² / 2α)^-α, a mixture of RBF kernels."""
 
-    Attributes:
-        alpha: α.
-    """
-
-    alpha: Tensor
+    alpha: Tensor  # α
 
     @property
     def feature_noise(self) -> int:
@@ -221,15 +207,10 @@ class RationalQuadraticFunction(Stationary):
 
 @dataclass(frozen=True)
 class CosineFunction(KernelFunction):
-    """The cosine kernel, Π_d cos(2π (x_d - x'_d) / p_d).
+    """The cosine kernel, Π_d cos(2π (x_d - x'_d) / p_d)."""
 
-    Attributes:
-        period: p.
-        inputs: D.
-    """
-
-    period: Tensor
-    inputs: int
+    period: Tensor  # p
+    inputs: int  # D
 
     @property
     def feature_noise(self) -> int:
@@ -242,7 +223,6 @@ class CosineFunction(KernelFunction):
         return (left @ right.mT).prod(-3).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return 1 for every point, `[..., N]`."""
         return _everywhere(x.new_ones(self.period.shape[:-1]), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -254,15 +234,10 @@ class CosineFunction(KernelFunction):
 
 @dataclass(frozen=True)
 class WhiteFunction(KernelFunction):
-    """White noise: σ² between a row and itself, 0 between two rows.
+    """White noise: σ² between a row and itself, 0 between two rows."""
 
-    Attributes:
-        variance: σ².
-        inputs: D.
-    """
-
-    variance: Tensor
-    inputs: int
+    variance: Tensor  # σ²
+    inputs: int  # D
 
     @property
     def feature_noise(self) -> int:
@@ -295,17 +270,11 @@ class WhiteFunction(KernelFunction):
 
 @dataclass(frozen=True)
 class OfAugmented(KernelFunction):
-    """A kernel of the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b).
+    """A kernel of the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b)."""
 
-    Attributes:
-        weight_variance: v.
-        bias_variance: b; None: there is no coordinate √b.
-        inputs: D.
-    """
-
-    weight_variance: Tensor
-    bias_variance: Tensor | None
-    inputs: int
+    weight_variance: Tensor  # v
+    bias_variance: Tensor | None  # b; None: there is no coordinate √b
+    inputs: int  # D
 
     def augmented(self, x: Tensor) -> Tensor:
         """Return the augmented points, `[..., N, D + 1]`."""
@@ -318,15 +287,10 @@ class OfAugmented(KernelFunction):
 
 @dataclass(frozen=True)
 class ArcCosineFunction(OfAugmented):
-    """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009).
+    """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009)."""
 
-    Attributes:
-        variance: σ².
-        order: 0 or 1.
-    """
-
-    variance: Tensor
-    order: int
+    variance: Tensor  # σ²
+    order: int  # 0 or 1
 
     @property
     def feature_noise(self) -> int:
@@ -372,7 +336,6 @@ class DotProductFunction(OfAugmented):
         return (self.augmented(a.double()) @ self.augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return the squared norm of every augmented point, `[..., N]`."""
         return self.augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -382,13 +345,9 @@ class DotProductFunction(OfAugmented):
 
 @dataclass(frozen=True)
 class Combined(KernelFunction):
-    """Several kernels, whose values are added or multiplied.
+    """Several kernels, whose values are added or multiplied."""
 
-    Attributes:
-        parts: the kernels.
-    """
-
-    parts: tuple[KernelFunction, ...]
+    parts: tuple[KernelFunction, ...]  # the kernels
 
     @abstractmethod
     def combine(self, values: Sequence[Tensor]) -> Tensor:
@@ -404,7 +363,6 @@ class Combined(KernelFunction):
         return self.combine([part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Combine the diagonals of all parts."""
         return self.combine([part.diagonal(x) for part in self.parts])
 
     def without_white(self) -> KernelFunction:
@@ -424,7 +382,6 @@ class SumFunction(Combined):
     """The sum of kernels, k_1 + k_2 + ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Return the sum."""
         return reduce(torch.add, values)
 
 
@@ -432,20 +389,15 @@ class ProductFunction(Combined):
     """The product of kernels, k_1 · k_2 · ..."""
 
     def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Return the product."""
         return reduce(torch.mul, values)
 
 
 @dataclass(frozen=True)
 class Warped(KernelFunction):
-    """A kernel between the images of points under a map.
+    """A kernel between the images of points under a map."""
 
-    Attributes:
-        kernel: the kernel between images.
-        warp: the map, a function of points `[..., N, D]`; its images may have a longer dtype than the points.
-    """
-
-    kernel: KernelFunction
+    kernel: KernelFunction  # the kernel between images
+    # the map, a function of points `[..., N, D]`; its images may have a longer dtype than the points
     warp: Callable[[Tensor], Tensor]
 
     @property
@@ -464,7 +416,6 @@ class Warped(KernelFunction):
         return found._replace(dtype=dtype) if isinstance(found, Exponents) else found.to(dtype)
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return the kernel's diagonal at the images, `[..., N]`."""
         return self.kernel.diagonal(self.warp(x)).to(x.dtype)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:

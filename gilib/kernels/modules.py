@@ -6,15 +6,25 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Scale
+from gilib.arguments import Scale, check_annotated
 from gilib.kernels.functions import KernelFunction
 from gilib.posteriors.base import BuildContext
 
-Setting = Scale | tuple[Scale, ...]
+
+def check_setting(value: Any, name: str) -> None:
+    """Check that a value is a number in the range of float32, or a tuple of these."""
+    check_annotated(value, Scale | tuple[Scale, ...], name)
+    if not (isinstance(value, Real) or (isinstance(value, tuple) and value)):
+        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")
+
+
+Setting = Annotated[float | tuple[float, ...], check_setting]
 
 
 class KernelModule(nn.Module, ABC):
@@ -27,22 +37,13 @@ class KernelModule(nn.Module, ABC):
 
 @dataclass(frozen=True)
 class Start:
-    """The initial value of a hyper-parameter.
+    """The initial value of a hyper-parameter."""
 
-    Attributes:
-        value: one number for all entries, or a tuple with one for each.
-        size: number of entries.
-    """
-
-    value: Setting
-    size: int = 1
+    value: Setting  # one number for all entries, or a tuple with one for each
+    size: int = 1  # number of entries
 
     def logs(self, name: str, context: BuildContext) -> Tensor:
-        """Return the logarithms of the entries, `[R, size]`.
-
-        Raises:
-            ValueError: if `value` is a tuple of another length.
-        """
+        """Return the logarithms of the entries, `[R, size]`."""
         values = self.value if isinstance(self.value, tuple) else (self.value,) * self.size
         if len(values) != self.size:
             raise ValueError(
@@ -72,7 +73,6 @@ class BasicKernel(KernelModule):
         context: BuildContext,
         log_lengthscale_sd: float | None = None,
     ):
-        """Create the parameters."""
         super().__init__()
         self.function, self.log_lengthscale_sd = function, log_lengthscale_sd
         logs = {name: nn.Parameter(start.logs(name, context)) for name, start in starts.items()}
@@ -83,9 +83,6 @@ class BasicKernel(KernelModule):
 
         This is the log density of lengthscales with log ℓ_d ~ N(c, s²), independent given c, after c has been
         integrated out under a flat prior, up to a constant.
-
-        Raises:
-            ValueError: if the lengthscales have no prior.
         """
         if self.log_lengthscale_sd is None:
             raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")
@@ -93,32 +90,21 @@ class BasicKernel(KernelModule):
         return -0.5 * ((logs - logs.mean(-1, keepdim=True)) / self.log_lengthscale_sd).square().sum(-1)
 
     def forward(self) -> KernelFunction:
-        """Return the kernel, with hyper-parameters `[R, 1, size]` in float64."""
         return self.function(**{name: log.double().exp()[..., None, :] for name, log in self.log.items()})
 
 
 class CombinedKernel(KernelModule):
-    """Several kernels combined into one.
-
-    Args:
-        parts: modules of the kernels.
-        combine: makes one kernel from a tuple of kernels.
-
-    Attributes:
-        parts: modules of the kernels.
-    """
+    """Several kernels combined into one by `combine`, a function of a tuple of kernels."""
 
     def __init__(
         self,
         parts: Sequence[KernelModule],
         combine: Callable[[tuple[KernelFunction, ...]], KernelFunction],
     ):
-        """Store the parts."""
         super().__init__()
         self.parts, self.combine = nn.ModuleList(parts), combine
 
     def forward(self) -> KernelFunction:
-        """Return the combination of the parts' current kernels."""
         return self.combine(tuple(part() for part in self.parts))
 
 

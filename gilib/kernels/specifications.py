@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Real
 
 from gilib.arguments import Positive, Scale
 from gilib.config import Specification
@@ -92,12 +91,7 @@ class RBF(Kernel):
     ard: bool = True
     log_lengthscale_sd: Positive | None = None
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        _check_setting(self.lengthscale, "lengthscale")
-
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create lengthscales, a variance, and the hyper-parameters that subclasses add."""
         return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
 
     def _starts(self, inputs: int) -> dict[str, Start]:
@@ -127,8 +121,6 @@ class Matern(RBF):
     smoothness: float = 2.5
 
     def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
         if self.smoothness not in SMOOTHNESS:
             raise ValueError(f"smoothness must be one of {SMOOTHNESS}, got {self.smoothness!r}")
 
@@ -184,11 +176,6 @@ class Periodic(RBF):
 
     period: Setting = 1.0
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        super().__post_init__()
-        _check_setting(self.period, "period")
-
     def _starts(self, inputs: int) -> dict[str, Start]:
         return {**super()._starts(inputs), "period": Start(self.period, inputs)}
 
@@ -214,12 +201,7 @@ class Cosine(Kernel):
 
     period: Setting = 1.0
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        _check_setting(self.period, "period")
-
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the periods."""
         function = partial(functions.CosineFunction, inputs=inputs)
         return BasicKernel({"period": Start(self.period, inputs)}, function, context)
 
@@ -247,7 +229,6 @@ class White(Kernel):
     variance: Scale = 1.0
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the variance."""
         function = partial(functions.WhiteFunction, inputs=inputs)
         return BasicKernel({"variance": Start(self.variance)}, function, context)
 
@@ -277,13 +258,10 @@ class ArcCosine(Kernel):
     variance: Scale = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         if self.order not in (0, 1):
             raise ValueError(f"order must be 0 (steps) or 1 (rectifiers), got {self.order!r}")
-        _check_setting(self.weight_variance, "weight_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the three variances."""
         function = partial(functions.ArcCosineFunction, inputs=inputs, order=self.order)
         starts = {
             "weight_variance": Start(self.weight_variance, inputs),
@@ -314,13 +292,10 @@ class DotProduct(Kernel):
     bias_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the settings."""
-        _check_setting(self.weight_variance, "weight_variance")
         if self.bias_variance != 0:
             check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the variances of weights and bias."""
         function = functions.DotProductFunction
         starts = {"weight_variance": Start(self.weight_variance, inputs)}
         if self.bias_variance == 0:
@@ -341,7 +316,6 @@ class _Combination(Kernel):
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """Replace names by numbers in all parts."""
         return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
 
 
@@ -357,7 +331,6 @@ class KernelSum(_Combination):
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
 
 
@@ -370,7 +343,6 @@ class KernelProduct(_Combination):
     """
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the modules of all parts."""
         return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
 
 
@@ -387,7 +359,6 @@ class KernelOn(Kernel):
     columns: tuple[int | str, ...]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list of columns, and repeated ones."""
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a kernel needs one column or more, and none twice, got {self.columns}")
 
@@ -447,8 +418,3 @@ def spectral_mixture(
 def _terms(kernel: Kernel, kind: type[_Combination]) -> tuple[Kernel, ...]:
     check_instance(kernel, Kernel, "a term of a kernel")
     return kernel.parts if isinstance(kernel, kind) else (kernel,)
-
-
-def _check_setting(value: Setting, name: str) -> None:
-    if not isinstance(value, Real | tuple) or (isinstance(value, tuple) and not value):
-        raise TypeError(f"{name} must be a number, or a tuple with one for each input, got {value!r}")

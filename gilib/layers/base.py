@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arithmetic import exact_products
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext
@@ -81,10 +81,6 @@ class Layer(nn.Module, Part, ABC):
         """Return how many standard normals `sample` needs, in total and for each point."""
         return NoiseSize(self.noise_size)
 
-    @abstractmethod
-    def config(self) -> ConfigDict:
-        """Return the arguments with which the constructor creates this layer again."""
-
     def join(self, shape: Shape, context: BuildContext) -> Shape:
         """Build the layer as part of a network.
 
@@ -145,15 +141,8 @@ class Layer(nn.Module, Part, ABC):
     ) -> Estimate:
         """Sample functions for training, which may sample `num_points` points independently.
 
-        Args:
-            inducing: see `draw`.
-            num_samples: S.
-            num_points: N, the number of points at which the functions will be evaluated.
-            generator: see `draw`.
-            noise: noise from `estimate_noise`, which replaces the other arguments but `inducing`.
-
-        Returns:
-            An `Estimate`, which unpacks into the function and its log_pq `[S, R]`.
+        They will be evaluated at N = `num_points` points. Other arguments and what is returned are as for
+        `draw`, but noise is from `estimate_noise`.
         """
         return self._sampled(Estimate, inducing, num_samples, num_points, generator, noise)
 
@@ -168,12 +157,7 @@ class Layer(nn.Module, Part, ABC):
     ) -> JointDraw:
         """Draw functions that are exact, but can be evaluated at `num_points` points only, as `iwbo` needs.
 
-        Args:
-            inducing: see `draw`.
-            num_samples: S.
-            num_points: N, the number of points at which the functions will be evaluated.
-            generator: see `draw`.
-            noise: noise from `noise_for(JointDraw, S, N)`, which replaces the other arguments but `inducing`.
+        Other arguments are as for `draw`, but noise is from `noise_for(JointDraw, S, N)`.
         """
         return self._sampled(JointDraw, inducing, num_samples, num_points, generator, noise)
 

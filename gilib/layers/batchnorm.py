@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from gilib.arguments import Positive
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.posteriors import BuildContext
@@ -35,7 +36,6 @@ class InducingBatchNorm(Layer):
     needs_inducing = True
 
     def __init__(self, eps: Positive = 1e-5):
-        """Store the constant."""
         super().__init__()
         self.eps = eps
         self._point_dim = 0
@@ -61,31 +61,18 @@ class InducingBatchNorm(Layer):
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """Compute the statistics of the inducing points; log_pq = 0."""
         assert inducing is not None
-        return mode(self._normalisation(inducing), noise.zeros)
-
-    def _normalisation(self, inducing: Tensor) -> Normalise:
-        space = tuple(range(1 - self._point_dim, 0))
-        axes = (-1 - self._point_dim, *space)
+        axes = (-1 - self._point_dim, *range(1 - self._point_dim, 0))  # points and pixels
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)
-        return Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim)
-
-    def config(self) -> ConfigDict:
-        """Return the argument of the constructor."""
-        return {"eps": self.eps}
+        return mode(Normalise(mean, (variance + self.eps).rsqrt(), self._point_dim), noise.zeros)
 
 
+@dataclass(frozen=True)
 class Normalise(FixedFunction):
-    """The function x ↦ (x - mean) · scale.
+    """The function x ↦ (x - mean) · scale."""
 
-    Attributes:
-        mean: one number per channel, `[S, R, 1, C, 1, 1]` for images and `[S, R, 1, C]` for vectors.
-        scale: 1 / √(variance + eps), of the same shape.
-        axes: number of axes of a point, of which the first are the channels.
-    """
-
-    def __init__(self, mean: Tensor, scale: Tensor, axes: int):
-        """Store the statistics."""
-        self.mean, self.scale, self.axes = mean, scale, axes
+    mean: Tensor  # one number per channel, `[S, R, 1, C, 1, 1]` for images and `[S, R, 1, C]` for vectors
+    scale: Tensor  # 1 / √(variance + eps), of the same shape
+    axes: int  # number of axes of a point, of which the first are the channels
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, C, ...]` to `[S, R, ..., N, C, ...]`."""

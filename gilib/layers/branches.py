@@ -8,7 +8,6 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Draw, Drawn
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
@@ -29,7 +28,6 @@ class Branches(Layer):
     function_type: type[BranchesFunction]
 
     def __init__(self, branches: Sequence[Layer | nn.Module]):
-        """Store the branches, and wrap plain modules."""
         super().__init__()
         if not branches:
             raise ValueError(f"{type(self).__name__} needs at least one branch")
@@ -37,7 +35,6 @@ class Branches(Layer):
         self.has_weights = any(branch.has_weights for branch in self)
 
     def __iter__(self) -> Iterator[Layer]:
-        """Yield the branches in order."""
         for branch in self.branches:
             assert isinstance(branch, Layer)
             yield branch
@@ -66,7 +63,6 @@ class Branches(Layer):
         return output
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the sum of the branches' noise sizes."""
         return total_size(branch.noise_sizes(mode) for branch in self)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -83,16 +79,10 @@ class Branches(Layer):
         return mode(function, total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """Return the input shape of the first branch that knows it."""
         return next((shape for branch in self if (shape := branch.input_shape()) is not None), None)
 
     def input_axes(self) -> int | None:
-        """Return the number of input axes of the first branch that knows it."""
         return next((axes for branch in self if (axes := branch.input_axes()) is not None), None)
-
-    def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
-        return {"branches": list(self)}
 
 
 class Sum(Branches):
@@ -110,7 +100,6 @@ class Sum(Branches):
     function_type = SumFunction
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """Return the shape that all branches share."""
         if any(shape != shapes[0] for shape in shapes):
             given = [list(shape) for shape in shapes]
             raise ValueError(f"the branches of a sum must give one shape, got {given}")
@@ -134,7 +123,6 @@ class Concat(Branches):
     function_type = ConcatFunction
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """Return the shape of the concatenated vectors."""
         if any(len(shape) != 1 for shape in shapes):
             given = [list(shape) for shape in shapes]
             raise ValueError(f"branches whose outputs are joined must give vectors, got shapes {given}")

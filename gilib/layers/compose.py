@@ -45,7 +45,6 @@ class Sequential(Layer):
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):
-        """Store the layers, and wrap plain modules."""
         super().__init__()
         if not layers:
             raise ValueError("a network needs at least one layer")
@@ -56,19 +55,16 @@ class Sequential(Layer):
         self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
-        """Yield the layers in order."""
         for layer in self.layers:
             assert isinstance(layer, Layer)
             yield layer
 
     def __getitem__(self, place: int) -> Layer:
-        """Return the layer at this index."""
         layer = self.layers[place]
         assert isinstance(layer, Layer)
         return layer
 
     def __len__(self) -> int:
-        """Return the number of layers."""
         return len(self.layers)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
@@ -100,13 +96,11 @@ class Sequential(Layer):
         return shape
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the sum of the layers' noise sizes."""
         if not self._sizes:
             raise self.not_built()
         return total_size(self._sizes[mode])
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample the layers in order, and pass the inducing points through each to the next."""
         drawn: list[Drawn] = []
         layers = zip(self, self._parts, noise.split(self._sizes[mode]), strict=True)
         for k, (layer, part, piece) in enumerate(layers):
@@ -129,10 +123,6 @@ class Sequential(Layer):
         """Return the number of input axes of the first layer, if it knows it."""
         return next(iter(self)).input_axes()
 
-    def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
-        return {"layers": list(self)}
-
 
 class Residual(Layer):
     """x + f(x), where f is a sequence of layers whose output has the shape of its input.
@@ -147,13 +137,11 @@ class Residual(Layer):
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):
-        """Store the layers of f."""
         super().__init__()
         self.branch = Sequential(layers)
         self.has_weights = self.branch.has_weights
 
     def __iter__(self) -> Iterator[Layer]:
-        """Yield the layers of f in order."""
         return iter(self.branch)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
@@ -174,11 +162,9 @@ class Residual(Layer):
         return output
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the noise sizes of f."""
         return self.branch.noise_sizes(mode)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample f, and add the identity."""
         branch = self.branch.sample(inducing, noise, mode)
         outputs = None
         if inducing is not None and branch.carried is not None:
@@ -194,7 +180,6 @@ class Residual(Layer):
         return self.branch.input_axes()
 
     def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
         return {"layers": list(self)}
 
 

@@ -62,7 +62,6 @@ class Conv2d(WeightLayer):
         padding: int | Pair | None = None,
         boundary: str = "circular",
     ):
-        """Store the settings; `build` creates the parameters."""
         check_choice(boundary, BOUNDARIES, "boundary")
         windows = Windows.of(kernel_size, stride=stride, padding=padding, boundary="zero")
         super().__init__(in_channels * windows.pixels, out_channels, posterior, prior)
@@ -70,7 +69,6 @@ class Conv2d(WeightLayer):
         self._image_shape: Shape = ()
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create prior and posterior for images of shape (in_channels, height, width)."""
         if len(shape) != 3 or shape[0] != self.in_channels:
             raise ValueError(
                 f"{self.describe()} takes images of shape [{self.in_channels}, height, width], "
@@ -97,16 +95,13 @@ class Conv2d(WeightLayer):
         return self._image_shape or None
 
     def input_axes(self) -> int:
-        """Return 3: channels, height and width."""
         return 3
 
     def describe(self) -> str:
-        """Return "Conv2d(in → out, height × width)"."""
         height, width = self.windows.kernel
         return f"Conv2d({self.in_channels} → {self.outputs}, {height} × {width})"
 
     def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
         return {
             "in_channels": self.in_channels,
             "out_channels": self.outputs,
@@ -120,19 +115,15 @@ class Conv2d(WeightLayer):
 
 
 class Conv2dFunction:
-    """The function x ↦ x * W, with zero padding.
+    """The function x ↦ x * W, W `[S, R, I, O]`, with zero padding.
 
     If all samples share the images, one convolution with S R O output channels computes them. Otherwise each
     sample has a convolution of its own. According to `benchmarks/weight_samples.py`, on a CPU at 2 to 10
     samples, grouped convolutions and `torch.vmap` take 0.8 to 1.3 times as long at 32 x 32 pixels and 0.5 to
     0.9 times as long at 8 x 8; patches with batched products take 2 to 5 times as long.
-
-    Attributes:
-        weights: W, `[S, R, I, O]`.
     """
 
     def __init__(self, weights: Tensor, windows: Windows, image_shape: Shape):
-        """Store the weights and the geometry."""
         self.weights, self.windows, self.image_shape = weights, windows, image_shape
 
     def __call__(self, x: Tensor) -> Tensor:

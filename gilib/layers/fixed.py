@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise
 from gilib.sites import Shape
-from gilib.validation import check_points_kind, check_tensor
+from gilib.validation import check_points_kind, check_tensor, check_width
 
 
 class FixedLinear(Layer):
@@ -39,7 +40,6 @@ class FixedLinear(Layer):
     matrix: Tensor
 
     def __init__(self, in_features: Count, out_features: Count, matrix: Tensor | None = None):
-        """Store the matrix."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         if matrix is None:
@@ -52,11 +52,7 @@ class FixedLinear(Layer):
         self.register_buffer("matrix", matrix.detach().clone())
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Convert P to the dtype and device of the network."""
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         self.matrix = self.matrix.to(dtype=context.dtype, device=context.device)
         self.replicas = context.replicas
         return (self.out_features,)
@@ -66,28 +62,17 @@ class FixedLinear(Layer):
         return mode(LinearMap(self.matrix.clone()), noise.zeros)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "FixedLinear(in → out)"."""
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
-    def config(self) -> ConfigDict:
-        """Return the widths; the matrix is saved with the state."""
-        return {"in_features": self.in_features, "out_features": self.out_features}
 
-
+@dataclass(frozen=True)
 class LinearMap(FixedFunction):
-    """The function x ↦ x P.
+    """The function x ↦ x P."""
 
-    Attributes:
-        matrix: P, `[D, O]`.
-    """
-
-    def __init__(self, matrix: Tensor):
-        """Store the matrix."""
-        self.matrix = matrix
+    matrix: Tensor  # P, `[D, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map `[..., N, D]` to `[..., N, O]`."""

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
@@ -19,7 +18,7 @@ from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Po
 from gilib.processes import Inducing, Jointly, Marginals, Path
 from gilib.randomness import Noise, NoiseSize
 from gilib.sites import InducingOutputs, Shape
-from gilib.validation import check_instance, check_tensor, from_numpy
+from gilib.validation import check_instance, check_tensor, check_width, from_numpy
 
 
 class GP(Layer):
@@ -84,7 +83,6 @@ class GP(Layer):
         jitter: Fraction = 1e-5,
         num_features: Count = 1024,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
         self.jitter, self.num_features = float(jitter), num_features
@@ -99,11 +97,7 @@ class GP(Layer):
             )
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create kernel, posterior and inducing inputs for points of shape (in_features,)."""
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         start, self._start = self._start, None
         if start is not None:
             start = check_tensor(from_numpy(start, context.full((), 0.0)), "inducing_inputs")
@@ -177,31 +171,14 @@ class GP(Layer):
         return ScaledIdentity(one, self.num_inducing)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "GP(in → out)"."""
         return f"GP({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return the arguments of the constructor; inducing inputs are saved with the state instead."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "kernel": self.kernel,
-            "posterior": self.posterior,
-            "jitter": self.jitter,
-            "num_features": self.num_features,
-        }
 
 
 def check_inducing_posterior(posterior: object) -> InducingPosterior:
-    """Return the posterior, after checking that a Gaussian process can use it.
-
-    Raises:
-        TypeError: if it is not an `InducingPosterior`.
-    """
+    """Return the posterior, after checking that a Gaussian process can use it."""
     if not isinstance(posterior, InducingPosterior | type):
         raise TypeError(
             "the posterior of a Gaussian process is one over what it is at inducing points, GlobalInducing, "
@@ -212,11 +189,7 @@ def check_inducing_posterior(posterior: object) -> InducingPosterior:
 
 
 def inducing_inputs(start: Tensor | None, shape: Shape, context: BuildContext) -> Tensor:
-    """Return initial inducing inputs `[R, M, D]`: a copy of `start`, or standard normals if it is None.
-
-    Raises:
-        ValueError: if `start` does not have the `shape` (M, D), with or without replica axes in front.
-    """
+    """Return initial inducing inputs `[R, M, D]`: a copy of `start`, or standard normals if it is None."""
     if start is None:
         return context.normal(*shape)
     if tuple(start.shape[-2:]) != shape or tuple(start.shape[:-2]) not in ((), context.replicas):

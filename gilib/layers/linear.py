@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict
 from gilib.layers.weights import WeightLayer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
 from gilib.priors import Prior
 from gilib.sites import DenseWeights, Shape
-from gilib.validation import check_points_kind
+from gilib.validation import check_points_kind, check_width
 
 
 class Linear(WeightLayer):
@@ -48,16 +47,11 @@ class Linear(WeightLayer):
         prior: Prior | None = None,
         bias: bool = True,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__(in_features + bias, out_features, posterior, prior)
         self.in_features, self.out_features, self.bias = in_features, out_features, bias
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create prior and posterior for points of shape (in_features,)."""
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         grow = not self.prior.well_scaled
         self.settle(DenseWeights(self.fan_in, self.out_features, self.bias, grow), context)
         return (self.out_features,)
@@ -74,33 +68,16 @@ class Linear(WeightLayer):
         return torch.cat([inducing, ones], -1)
 
     def input_shape(self) -> Shape:
-        """Return (in_features,)."""
         return (self.in_features,)
 
     def describe(self) -> str:
-        """Return "Linear(in → out)"."""
         return f"Linear({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return the arguments of the constructor."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "posterior": self.posterior,
-            "prior": self.prior,
-            "bias": self.bias,
-        }
 
 
 class LinearFunction:
-    """The function x ↦ x W; if there is a bias, it is the last row of W.
-
-    Attributes:
-        weights: W, `[S, R, I, O]`.
-    """
+    """The function x ↦ x W, `[S, R, I, O]`; if there is a bias, it is the last row of W."""
 
     def __init__(self, weights: Tensor, bias: bool):
-        """Store the weights, and split the bias from them."""
         self.weights, self.bias = weights, bias
         self.width = weights.shape[-2] - bias
         # one split for all calls: each slice would fill a gradient of the whole matrix with zeros

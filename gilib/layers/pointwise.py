@@ -27,15 +27,10 @@ OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn
 
 @dataclass(frozen=True)
 class PointwiseFunction(FixedFunction):
-    """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged.
+    """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged."""
 
-    Attributes:
-        module: a module that takes `[B, *point]`.
-        point_axes: number of axes of a point.
-    """
-
-    module: nn.Module
-    point_axes: int
+    module: nn.Module  # a module that takes `[B, *point]`
+    point_axes: int  # number of axes of a point
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the module to `[..., *point]`."""
@@ -72,7 +67,6 @@ class Pointwise(Layer):
     """
 
     def __init__(self, module: nn.Module):
-        """Check the module, and store it."""
         super().__init__()
         _refuse_unsuitable(module)
         self.module = module
@@ -106,16 +100,13 @@ class Pointwise(Layer):
         return mode(PointwiseFunction(self.module, self._point_dim), noise.zeros)
 
     def describe(self) -> str:
-        """Return the name of the module's class."""
         return type(self.module).__name__
 
     def config(self) -> ConfigDict:
-        """Return class and arguments of the module."""
         return {"module": module_config(self.module)}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pointwise:
-        """Create the module, then the layer."""
         return cls(module_from_config(config["module"]))
 
 

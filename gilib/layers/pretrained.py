@@ -53,7 +53,6 @@ class Pretrained(Layer):
     """
 
     def __init__(self, module: nn.Module, layers: Mapping[str, Layer] | None = None, trainable: bool = False):
-        """Copy the module, and decide which of its parameters are trained."""
         super().__init__()
         self.module = trained_copy(module)
         self.trainable = check_instance(trainable, bool, "trainable")
@@ -68,11 +67,7 @@ class Pretrained(Layer):
         self._point_axes, self._alone = 0, [True] * len(layers)
 
     def _parts(self) -> list[nn.Module]:
-        """Return the modules that layers replace.
-
-        Raises:
-            ValueError: if one is neither `nn.Linear` nor `nn.Conv2d`.
-        """
+        """Return the modules that layers replace."""
         parts = [self.module.get_submodule(name) for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if type(part) not in AXES:
@@ -133,7 +128,6 @@ class Pretrained(Layer):
         return [layer.noise_sizes(own) for layer, own in zip(self._each(), self._modes(mode), strict=True)]
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the sum of the noise sizes of the layers inside."""
         return total_size(self._sizes(mode))
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
@@ -174,7 +168,6 @@ class Pretrained(Layer):
         return AXES.get(type(_first(self.module)))
 
     def describe(self) -> str:
-        """Return "Pretrained(class of the module)"."""
         return f"Pretrained({type(self.module).__name__})"
 
     def extra_repr(self) -> str:
@@ -182,36 +175,25 @@ class Pretrained(Layer):
         return "trainable: point estimates, which the bound does not count" if self.trainable else "frozen"
 
     def config(self) -> ConfigDict:
-        """Return class and arguments of the module, and the layers inside."""
         layers = dict(zip(self.names, self._each(), strict=True))
         return {"module": module_config(self.module), "layers": layers, "trainable": self.trainable}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Pretrained:
-        """Create the module, the layers inside, then this layer."""
         layers = {name: rebuild(layer, Layer) for name, layer in config["layers"].items()}
         return cls(module_from_config(config["module"]), layers, config["trainable"])
 
 
 @dataclass(frozen=True)
 class DrawnModule(Composite):
-    """A module in which drawn functions replace some of the modules inside.
+    """A module in which drawn functions replace some of the modules inside."""
 
-    Attributes:
-        module: a module that takes `[B, *point]`.
-        parts: the modules inside that are replaced.
-        tensors: values of the module's parameters and buffers, by `id` of the original.
-        point_axes: number of axes of a point.
-        lead: shape of the axes of samples and replicas, (S, R).
-        functions: the functions that replace `parts`.
-    """
-
-    module: nn.Module
-    parts: Sequence[nn.Module]
-    tensors: Mapping[int, Tensor]
-    point_axes: int
-    lead: Shape
-    functions: Sequence[Function]
+    module: nn.Module  # a module that takes `[B, *point]`
+    parts: Sequence[nn.Module]  # the modules inside that are replaced
+    tensors: Mapping[int, Tensor]  # values of the module's parameters and buffers, by `id` of the original
+    point_axes: int  # number of axes of a point
+    lead: Shape  # shape of the axes of samples and replicas, (S, R)
+    functions: Sequence[Function]  # the functions that replace `parts`
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
         """Evaluate the module at points `x`, `[..., N, *point]`.
@@ -245,11 +227,7 @@ class DrawnModule(Composite):
 
 
 def trained_copy(module: nn.Module) -> nn.Module:
-    """Return a copy of a module in eval mode, without in-place activations.
-
-    Raises:
-        TypeError: if it is not a module, or cannot be copied.
-    """
+    """Return a copy of a module in eval mode, without in-place activations."""
     check_instance(module, nn.Module, "module")
     try:
         module = copy.deepcopy(module).eval()
@@ -289,14 +267,10 @@ def _replaced(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> nn.Modu
 
 
 class Trial(NamedTuple):
-    """The result of `evaluated`.
+    """The result of `evaluated`."""
 
-    Attributes:
-        output: output of the module.
-        calls: names and inputs of the modules inside, in the order in which they were called.
-    """
-
-    output: Tensor
+    output: Tensor  # output of the module
+    # names and inputs of the modules inside, in the order in which they were called
     calls: list[tuple[str, Tensor]]
 
 
@@ -316,12 +290,7 @@ def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
 
 
 def try_module(module: nn.Module, names: Sequence[str], pair: Tensor) -> Trial:
-    """Evaluate a module at two points, to find out whether it can be a layer.
-
-    Raises:
-        ValueError: if the module is not a function of single points, or does not call the modules with these
-            names on points.
-    """
+    """Evaluate a module at two points, to find out whether it can be a layer."""
     what, given = type(module).__name__, pair.clone()
     try:
         both, again, one = (evaluated(module, names, x) for x in (given, pair.clone(), pair[:1].clone()))

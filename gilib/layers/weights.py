@@ -35,7 +35,6 @@ class WeightLayer(Layer):
     hyperparameters: PriorModule | None
 
     def __init__(self, fan_in: int, outputs: int, posterior: Posterior | None, prior: Prior | None):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         self.fan_in, self.outputs = fan_in, outputs
         self.posterior = check_instance(
@@ -89,7 +88,6 @@ class WeightLayer(Layer):
         return self.hyperparameters, self.weights
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the noise sizes of the prior's hyper-parameters and of the posterior together."""
         if mode is not Estimate:
             return NoiseSize(self.noise_size)
         prior, posterior = self.modules_built()

@@ -14,7 +14,7 @@ from torch import Tensor, distributions, nn
 from torch.distributions import Distribution, Independent, constraints
 from torch.nn.functional import log_softmax
 
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.likelihoods.mixtures import CategoricalPrediction, MixturePrediction, Prediction
 from gilib.linalg import readable
 from gilib.validation import as_integers, as_labels, check_own_targets
@@ -35,11 +35,7 @@ def hermite() -> tuple[list[float], list[float]]:
 
 
 def as_row(values: float | Sequence[float]) -> list[float]:
-    """Return a list of one number for all outputs, or of one for each.
-
-    Raises:
-        ValueError: if the list is empty.
-    """
+    """Return a list of one number for all outputs, or of one for each."""
     row = [float(value) for value in (values if isinstance(values, Sequence) else [values])]
     if not row:
         raise ValueError("give one number for all outputs, or a list with one for each, got none")
@@ -267,7 +263,6 @@ class Categorical(Likelihood):
     output_axes, target_axes = 1, 0
 
     def distribution(self, outputs: Tensor) -> distributions.Categorical:
-        """Return the distribution of labels with the outputs as logits."""
         return distributions.Categorical(logits=outputs, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
@@ -306,7 +301,3 @@ class Categorical(Likelihood):
         """Return class probabilities; `normalisation` has no effect, because labels have no units."""
         self._check_classes(outputs.shape[-1])
         return CategoricalPrediction(log_softmax(outputs, -1))
-
-    def config(self) -> ConfigDict:
-        """Return the settings, of which there are none."""
-        return {}

@@ -49,7 +49,6 @@ class CorrelatedGaussian(Likelihood):
         learn: bool = False,
         replicas: tuple[int, ...] = (),
     ):
-        """Create the parameter, with independent noise."""
         super().__init__()
         self.outputs = self.num_outputs = outputs
         self.learn, self.replicas = learn, as_replicas(replicas)
@@ -69,7 +68,6 @@ class CorrelatedGaussian(Likelihood):
         return root @ root.mT
 
     def distribution(self, outputs: Tensor) -> MultivariateNormal:
-        """Return Gaussians around the outputs."""
         self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)[..., None, :, :]
         return MultivariateNormal(outputs, scale_tril=root, validate_args=False)
@@ -93,7 +91,6 @@ class CorrelatedGaussian(Likelihood):
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> CorrelatedPrediction:
-        """Return Gaussians around the outputs, with each replica's noise."""
         self.check_outputs(outputs)
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]

@@ -42,14 +42,12 @@ class GaussianNoise(Likelihood):
         """
 
     def distribution(self, outputs: Tensor) -> Normal:
-        """Return Gaussians with the moments of `target_moments`."""
         mean, noise = self.target_moments(outputs)
         assert noise is not None
         return Normal(mean, noise.sqrt(), validate_args=False)
 
     @torch.no_grad()
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Sample targets for every function and point, `[S, R, N, O]`."""
         given = self.distribution(outputs)
         noise = torch.randn(given.loc.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
         return given.loc + given.scale * noise
@@ -61,7 +59,6 @@ class GaussianNoise(Likelihood):
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> GaussianPrediction:
-        """Return a mixture of Gaussians whose variances include those of the outputs."""
         mean, noise = self.target_moments(outputs)
         assert noise is not None
         return gaussians(mean, noise if variance is None else noise + variance, normalisation)
@@ -127,7 +124,6 @@ class Gaussian(GaussianNoise):
         scale: Positive = 1.0,
         replicas: tuple[int, ...] = (),
     ):
-        """Create the parameter."""
         super().__init__()
         self.learn, self.scale = learn, scale
         self.replicas = as_replicas(replicas)
@@ -195,16 +191,11 @@ class Gaussian(GaussianNoise):
         if self.scaled_log_variance.requires_grad:
             self.scaled_log_variance.add_(factor.to(self.scaled_log_variance).log(), alpha=1.0 / self.scale)
 
-    def config(self) -> ConfigDict:
-        """Return the settings; the noise variance itself is part of the state."""
-        return {"learn": self.learn, "scale": self.scale, "replicas": list(self.log_variance.shape)}
-
 
 class NoisePerTarget(GaussianNoise):
     """Base class of Gaussian likelihoods with a noise variance for every target; see `PerOutputGaussian`."""
 
     def __init__(self, noise_variance: Sequence[Scale], learn: bool = False, replicas: tuple[int, ...] = ()):
-        """Create the parameter."""
         super().__init__()
         if not len(noise_variance):
             raise ValueError("noise_variance must be a list with a variance for every output, got none")

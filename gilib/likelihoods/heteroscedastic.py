@@ -44,7 +44,6 @@ class HeteroscedasticGaussian(NoisePerTarget):
     """
 
     def __init__(self, noise_variance: Sequence[Scale], learn: bool = True, replicas: tuple[int, ...] = ()):
-        """Create the parameters."""
         super().__init__(noise_variance, learn, replicas)
         self.num_outputs = 2 * len(self.start)
 

@@ -32,7 +32,6 @@ class LinkedMean(Likelihood):
     offset: Tensor  # [O]
 
     def __init__(self, mean: Scale | Sequence[Scale] = 1.0):
-        """Store the mean, and its image under the link function."""
         super().__init__()
         self.mean = as_row(mean)
         self.num_outputs = len(self.mean) if len(self.mean) > 1 else None
@@ -44,11 +43,7 @@ class LinkedMean(Likelihood):
         return mean.log()
 
     def predictor(self, outputs: Tensor) -> Tensor:
-        """Return the link function of the targets' mean, `[S, R, N, O]`.
-
-        Raises:
-            ValueError: if the likelihood is for another number of outputs, or for other replicas.
-        """
+        """Return the link function of the targets' mean, `[S, R, N, O]`."""
         self.check_outputs(outputs)
         return self.offset.to(outputs) + outputs
 
@@ -61,10 +56,6 @@ class LinkedMean(Likelihood):
         """Return a likelihood with the mean of the targets."""
         every = targets.double().flatten(0, -2)
         return cls(((every.sum(0) + _half(cls.support)) / len(every)).tolist())
-
-    def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        return {"mean": self.mean}
 
 
 def _half(support: Any) -> float:
@@ -89,7 +80,6 @@ class Precise(LinkedMean):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Create the parameter."""
         super().__init__(mean)
         self.start_precision, self.learn, self.replicas = precision, learn, as_replicas(replicas)
         start = torch.full((*self.replicas, len(self.mean)), precision, dtype=torch.float64).log()
@@ -105,9 +95,7 @@ class Precise(LinkedMean):
         return cls(super().for_targets(targets).mean, replicas=replicas)
 
     def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        own = {"precision": self.start_precision, "learn": self.learn, "replicas": list(self.replicas)}
-        return super().config() | own
+        return super().config() | {"precision": self.start_precision}
 
 
 class Poisson(LinkedMean):
@@ -134,7 +122,6 @@ class NegativeBinomial(Precise):
     support, wanted = constraints.nonnegative_integer, "counts (0, 1, 2 and so on)"
 
     def distribution(self, outputs: Tensor) -> distributions.NegativeBinomial:
-        """Return negative binomial distributions with this mean, whose total count is the precision."""
         count = self.precision(outputs)
         return _NegativeBinomial(count, logits=self.predictor(outputs) - count.log(), validate_args=False)
 
@@ -149,7 +136,6 @@ class Gamma(Precise):
     support, wanted = constraints.positive, "positive numbers"
 
     def distribution(self, outputs: Tensor) -> distributions.Gamma:
-        """Return Gamma distributions with this mean, whose shape is the precision."""
         shape = self.precision(outputs)
         return distributions.Gamma(shape, shape * (-self.predictor(outputs)).exp(), validate_args=False)
 
@@ -170,7 +156,6 @@ class Beta(Precise):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Create the parameter."""
         if not all(value < 1.0 for value in as_row(mean)):
             raise ValueError(f"mean must be a proportion, above 0 and below 1, got {mean!r}")
         super().__init__(mean, precision, learn, replicas)
@@ -181,7 +166,6 @@ class Beta(Precise):
         return mean.logit()
 
     def distribution(self, outputs: Tensor) -> distributions.Beta:
-        """Return Beta distributions with this mean and precision."""
         logits, size = self.predictor(outputs), self.precision(outputs)
         return _Beta(size * logits.sigmoid(), size * (-logits).sigmoid(), validate_args=False)
 

@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 def as_targets(value: object, like: Tensor, shape: Sequence[int], axes: int = 2) -> Tensor:
     """Return targets `[N, O]` or `[R, N, O]` as a tensor like `like`, or raise an error if they do not fit.
 
-    Args:
-        value: the targets.
-        like: sets dtype and device of an array.
-        shape: of the mean of the prediction, `[R, N, O]`.
-        axes: number of axes of `shape` that are not replicas.
+    `shape` is that of the prediction's mean, `[R, N, O]`; its last `axes` axes are not replicas.
     """
     targets = as_tensor(value, "targets", like)
     if targets.shape[-axes:] != shape[-axes:]:
@@ -101,7 +97,6 @@ class GaussianPrediction(Prediction):
     component_sd: Tensor
 
     def __post_init__(self) -> None:
-        """Raise ValueError unless the standard deviations broadcast with the means."""
         given, wanted = self.component_sd.shape, self.means.shape
         pairs = zip(reversed(given), reversed(wanted), strict=False)
         if len(given) > len(wanted) or any(own not in (1, size) for own, size in pairs):
@@ -109,7 +104,6 @@ class GaussianPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self.means.mean(0)
 
     @property
@@ -201,7 +195,6 @@ class StudentPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self.locations.mean(0)
 
     @property
@@ -266,7 +259,6 @@ class MixturePrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the mixture, `[R, N, O]`."""
         return self._in_units(self._components(self.distribution.mean).mean(0))
 
     @property
@@ -310,7 +302,6 @@ class MixturePrediction(Prediction):
         return found if units is None else found + units.log_density_shift
 
     def pooled(self, axes: int) -> Self:
-        """Return the mixture over samples and the `axes` axes after them."""
         return replace(self, members=axes)
 
     def __repr__(self) -> str:
@@ -340,7 +331,6 @@ class CategoricalPrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Averaged probabilities, `[R, N, O]`."""
         return log_mean_exp(self.log_probabilities, 0).exp()
 
     @property
@@ -394,7 +384,6 @@ class EnsemblePrediction(Prediction):
     members: Sequence[Any]
 
     def __post_init__(self) -> None:
-        """Check the members."""
         for k, member in enumerate(self.members):
             if not (isinstance(getattr(member, "mean", None), Tensor) and hasattr(member, "log_prob")):
                 raise TypeError(
@@ -407,7 +396,6 @@ class EnsemblePrediction(Prediction):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the members' means, `[R, N, O]`."""
         return self._stacked([member.mean for member in self.members]).mean(0)
 
     @property
@@ -446,11 +434,9 @@ class EnsemblePrediction(Prediction):
         return log_mean_exp(self._stacked(found), 0)
 
     def pooled(self, axes: int) -> Self:
-        """Return the mixture over the next `axes` axes, too."""
         return replace(self, members=[member.pooled(axes) for member in self.members])
 
     def __repr__(self) -> str:
-        """Show the number of members, and the shape of the mean."""
         return f"{type(self).__name__}({len(self.members)} members, mean {list(self.members[0].mean.shape)})"
 
     @staticmethod

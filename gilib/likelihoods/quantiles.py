@@ -105,14 +105,7 @@ def mixture_quantile(
 ) -> Tensor:
     """Return the quantile of an equal mixture over the first axis; the arithmetic is in float64.
 
-    Args:
-        locations: m, `[S, ...]`.
-        scales: scales of the components m + scale · z, broadcastable with the locations.
-        probability: above 0 and below 1.
-        standard: distribution of z.
-
-    Raises:
-        ValueError: if the probability is not between 0 and 1.
+    The components are m + scale · z, with locations m and scales `[S, ...]`; `standard` is the law of z.
 
     >>> found = mixture_quantile(torch.tensor([-1.0, 3.0]), torch.ones(2), 0.5, StandardNormal())
     >>> round(float(found), 6)
@@ -167,19 +160,7 @@ def _found(
 def quantile_of_components(components: Distribution, probability: float, axes: int = 1) -> Tensor:
     """Return the quantile of an equal mixture of any distributions over the first axes, within their support.
 
-    Args:
-        components: univariate distributions of batch shape `[S, ...]` in float64, with `cdf`, mean and
-            variance.
-        probability: above 0 and below 1.
-        axes: number of axes over which to mix.
-
-    Raises:
-        ValueError: if the probability is not between 0 and 1.
-
-    >>> components = torch.distributions.Gamma(torch.tensor([2.0, 5.0], dtype=torch.float64), 1.0)
-    >>> found = quantile_of_components(components, 0.3)
-    >>> round(float(components.cdf(found).mean()), 6)
-    0.3
+    The components are univariate, in float64, with `cdf`, mean and variance; the first `axes` axes are mixed.
     """
     check_probability(probability)
 
@@ -229,10 +210,6 @@ def student_cdf(values: Tensor, df: Tensor) -> Tensor:
     has the series
 
         P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
-
-    Args:
-        values: t, float64.
-        df: ν, broadcastable with the values.
     """
     log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
     end = angle.clamp_max(FAR / df.sqrt())

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, distributions, nn
 
 from gilib.arguments import Scale
-from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood, as_row
 from gilib.likelihoods.quantiles import student_cdf
 from gilib.validation import as_replicas, check_scale
@@ -47,7 +46,6 @@ class StudentT(Likelihood):
         learn: bool = True,
         replicas: tuple[int, ...] = (),
     ):
-        """Create parameters with equal values for all replicas."""
         super().__init__()
         self.scale, self.df, self.learn, self.replicas = as_row(scale), df, learn, as_replicas(replicas)
         self.num_outputs = len(self.scale) if len(self.scale) > 1 else None
@@ -56,7 +54,6 @@ class StudentT(Likelihood):
         self.log_excess = nn.Parameter(torch.full_like(start, math.log(df - 2.0)), requires_grad=learn)
 
     def distribution(self, outputs: Tensor) -> distributions.StudentT:
-        """Return Student's t distributions around the outputs."""
         self.check_outputs(outputs)
         scale, excess = (each.exp().to(outputs)[..., None, :] for each in (self.log_scale, self.log_excess))
         return _StudentT(2.0 + excess, outputs, scale, validate_args=False)
@@ -66,10 +63,6 @@ class StudentT(Likelihood):
         """Return noise whose scale is a fifth of the standard deviation of the targets."""
         sd = targets.double().flatten(0, -2).std(0)
         return cls((0.2 * sd.clamp_min(1e-6)).tolist(), replicas=replicas)
-
-    def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
-        return {"scale": self.scale, "df": self.df, "learn": self.learn, "replicas": list(self.replicas)}
 
 
 class _StudentT(distributions.StudentT):

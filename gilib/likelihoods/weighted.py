@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood
 from gilib.validation import as_tensor
 
@@ -33,7 +32,6 @@ class Weighted(Likelihood):
     """
 
     def __init__(self, likelihood: Likelihood):
-        """Share the parameters of a likelihood."""
         super().__init__()
         self.likelihood, self.replicas = likelihood, likelihood.replicas
         self.output_axes = likelihood.output_axes
@@ -45,7 +43,6 @@ class Weighted(Likelihood):
         return own, weights[..., 0]
 
     def distribution(self, outputs: Tensor) -> Distribution:
-        """That of the likelihood."""
         return self.likelihood.distribution(outputs)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -68,10 +65,6 @@ class Weighted(Likelihood):
             "this rule counts every row once, and weights are given: repeat rows, or take gilib.Adam"
         )
 
-    def config(self) -> ConfigDict:
-        """The likelihood."""
-        return {"likelihood": self.likelihood}
-
 
 def with_weights(targets: Tensor, weights: object) -> Tensor:
     """Targets as `Weighted` takes them: in their own dtype, and labels in torch's default one.
@@ -79,9 +72,6 @@ def with_weights(targets: Tensor, weights: object) -> Tensor:
     Args:
         targets: `[..., N, O]`, or labels `[..., N]`.
         weights: of the rows, `[N]`.
-
-    Raises:
-        ValueError: unless there is a finite, positive weight for every row.
     """
     like = targets if targets.is_floating_point() else torch.empty(0, dtype=torch.get_default_dtype())
     given = as_tensor(weights, "weights", like).to(targets.device)

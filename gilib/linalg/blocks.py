@@ -28,11 +28,7 @@ def at_once(like: Tensor, entries: int) -> int:
 
 
 def pieces(count: int, step: int) -> Iterator[slice]:
-    """Yield slices that split `count` items into consecutive pieces of `step`; the last may be smaller.
-
-    >>> list(pieces(5, 3))
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
+    """Yield slices that split `count` items into consecutive pieces of `step`; the last may be smaller."""
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))
 
@@ -42,14 +38,7 @@ def piecewise(
 ) -> tuple[Tensor, ...]:
     """Apply `function` to a batch, piece by piece if two temporaries of its size exceed the block size.
 
-    Args:
-        function: maps batches to batches; every tensor has the batch axis B first.
-        matrices: `[B, I, J]`, the largest argument, of whose size the temporaries are.
-        others: further arguments, `[B, ...]`.
-
-    >>> import torch
-    >>> piecewise(lambda a, b: (a @ b, a.mT), torch.eye(2)[None], torch.ones(1, 2, 1))[0].flatten()
-    tensor([1., 1.])
+    The batch axis is the first of every tensor; `matrices`, `[B, I, J]`, is as large as the temporaries.
     """
     count, step = len(matrices), at_once(matrices, 2 * matrices.shape[-2:].numel())
     if count <= step:

@@ -22,7 +22,6 @@ class Columns:
     """
 
     def __init__(self, own: Sequence[int], lead: Sequence[int]):
-        """Separate the axes of the matrices from the axes along which they are shared."""
         self.lead, self.together = torch.Size(lead), tuple(own) != tuple(lead)
         if not self.together:
             return
@@ -59,18 +58,7 @@ class Columns:
 
 
 def solve_shared(factor: Tensor, values: Tensor) -> Tensor:
-    """Solve with upper triangular matrices that right-hand sides share along leading axes.
-
-    Args:
-        factor: `[*own, I, I]`.
-        values: `[*lead, I, C]`, where `own` broadcasts to `lead`.
-
-    Returns:
-        `factor`⁻¹ `values`, `[*lead, I, C]`.
-
-    >>> solve_shared(2.0 * torch.eye(2), torch.ones(3, 2, 1)).flatten()
-    tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000])
-    """
+    """Return `factor`⁻¹ `values`, `[*lead, I, C]`, for upper triangles that values share along axes."""
     lead = values.shape[:-2]
     if lead.numel() == factor.shape[:-2].numel():
         return torch.linalg.solve_triangular(factor, values, upper=True)

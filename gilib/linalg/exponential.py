@@ -20,20 +20,11 @@ class Exponents(NamedTuple):
     """The two factors of exp(leftᵀ @ right), for callers that evaluate it in pieces.
 
     The product is computed in the dtype of the factors, its exponential in `dtype`.
-
-    Attributes:
-        left: `[..., D, N]`, few coordinates of many points.
-        right: `[..., D, M]`; leading axes broadcast.
-        dtype: dtype of the values.
-
-    >>> Exponents(torch.zeros(1, 2), torch.ones(1, 3), torch.float32).values()
-    tensor([[1., 1., 1.],
-            [1., 1., 1.]])
     """
 
-    left: Tensor
-    right: Tensor
-    dtype: torch.dtype
+    left: Tensor  # `[..., D, N]`, few coordinates of many points
+    right: Tensor  # `[..., D, M]`; leading axes broadcast
+    dtype: torch.dtype  # dtype of the values
 
     def values(self) -> Tensor:
         """Return the values, `[..., N, M]`; without gradients, large samples are computed one by one."""

@@ -35,7 +35,6 @@ class FactorisationError(RuntimeError):
     """
 
     def __init__(self, what: str, cause: str, where: tuple[str, ...] = ()):
-        """Compose the message."""
         self.what, self.cause, self.where = what, cause, where
         place = "".join(f"{name}: " for name in where)
         super().__init__(f"{place}{what} is not positive definite ({cause})")

@@ -69,19 +69,15 @@ class ScaledIdentity(SymmetricOperator):
     size: int
 
     def dense(self) -> Tensor:
-        """Return the matrix, `[..., I, I]`."""
         return torch.diag_embed(self.diagonal())
 
     def diagonal(self) -> Tensor:
-        """Return the diagonal, `[..., I]`."""
         return self.scale[..., None].expand(*self.scale.shape, self.size)
 
     def log_det(self) -> Tensor:
-        """Return I log(scale), `[...]`."""
         return self.size * self.scale.log()
 
     def to(self, dtype: torch.dtype) -> ScaledIdentity:
-        """Return the operator in another dtype."""
         return ScaledIdentity(self.scale.to(dtype), self.size)
 
     def quadratic(self, weights: Tensor) -> Tensor:
@@ -118,7 +114,6 @@ class KroneckerIdentity(SymmetricOperator):
         return self.repeats * self.block.shape[-1]
 
     def dense(self) -> Tensor:
-        """Return the matrix, `[..., I, I]`."""
         identity = torch.eye(self.repeats, dtype=self.block.dtype, device=self.block.device)
         blocks = (
             identity[:, None, :, None] * self.block[..., None, :, None, :]
@@ -126,7 +121,6 @@ class KroneckerIdentity(SymmetricOperator):
         return blocks.reshape(*self.block.shape[:-2], self.size, self.size)
 
     def diagonal(self) -> Tensor:
-        """Return the diagonal, `[..., I]`."""
         diagonal = self.block.diagonal(dim1=-2, dim2=-1)
         return diagonal.repeat(*(1,) * (diagonal.dim() - 1), self.repeats)
 
@@ -136,7 +130,6 @@ class KroneckerIdentity(SymmetricOperator):
         return 2.0 * self.repeats * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     def to(self, dtype: torch.dtype) -> KroneckerIdentity:
-        """Return the operator in another dtype."""
         return KroneckerIdentity(self.block.to(dtype), self.repeats)
 
     def quadratic(self, weights: Tensor) -> Tensor:

@@ -13,11 +13,7 @@ from gilib.linalg.samples import leading, samples
 
 
 def matmul(left: Tensor, right: Tensor) -> Tensor:
-    """Return `left` @ `right` for tensors with two or more axes; differentiable any number of times.
-
-    >>> matmul(torch.ones(2, 3), torch.ones(4, 3, 5)).shape
-    torch.Size([4, 2, 5])
-    """
+    """Return `left` @ `right` for tensors with two or more axes; differentiable any number of times."""
     if torch.compiler.is_compiling() or left.numel() * right.shape[-1] < LEAST:
         return left @ right
     lead = leading(left, right)
@@ -30,21 +26,11 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 
 
 def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return `left` @ `right`, computed as few large products.
+    """Return `left` @ `right`, computed as few large products; leading axes broadcast.
 
     If one matrix on the left multiplies several samples, these are laid side by side as columns of a single
     product. If several samples multiply one matrix on the right, they are multiplied one by one: to merge
     them torch would copy the batch, which costs more than it saves.
-
-    Args:
-        left: `[..., I, J]`.
-        right: `[..., J, K]`; leading axes broadcast.
-
-    Returns:
-        `[..., I, K]`.
-
-    >>> product(torch.eye(2), torch.ones(3, 2, 4)).shape
-    torch.Size([3, 2, 4])
     """
     lead = leading(left, right)
     if left.shape[:-2].numel() == 1 < lead.numel():
@@ -52,19 +38,6 @@ def product(left: Tensor, right: Tensor) -> Tensor:
         columns = _product(left.reshape(left.shape[-2:]), side_by_side)
         return columns.unflatten(-1, (-1, right.shape[-1])).transpose(0, 1).unflatten(0, lead)
     return _product(left.expand(*lead, *left.shape[-2:]), right.expand(*lead, *right.shape[-2:]))
-
-
-def matmul_into(out: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -> Tensor:
-    """Write `weight` · `left` @ `right` to `out`, for two or three axes; not differentiable.
-
-    >>> matmul_into(torch.empty(2, 1), torch.eye(2), torch.ones(2, 1), weight=3.0).flatten()
-    tensor([3., 3.])
-    """
-    if not by_onednn(left, right):
-        add = torch.addmm if out.dim() == 2 else torch.baddbmm
-        return add(out, left, right, beta=0.0, alpha=weight, out=out)
-    found = _sample_by_sample(left, right)
-    return out.copy_(found) if weight == 1.0 else torch.mul(found, weight, out=out)
 
 
 def plus_matmul(total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0) -> Tensor:
@@ -79,16 +52,21 @@ def plus_matmul(total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0)
     return add(total, left, right, alpha=weight)
 
 
-def add_matmul(total: Tensor, left: Tensor, right: Tensor, beta: float = 1.0) -> Tensor:
-    """Overwrite `total` with `beta` · `total` + `left` @ `right`, for two or three axes; not differentiable.
+def add_matmul(
+    total: Tensor, left: Tensor, right: Tensor, weight: float = 1.0, *, beta: float = 1.0
+) -> Tensor:
+    """Overwrite `total` with `beta` · `total` + `weight` · `left` @ `right`; not differentiable.
 
-    >>> add_matmul(torch.ones(2, 1), torch.eye(2), torch.ones(2, 1), beta=3.0).flatten()
-    tensor([4., 4.])
+    There may be two or three axes. If `beta` is 0, it does not matter what `total` holds.
     """
     if not by_onednn(left, right):
         add = total.addmm_ if total.dim() == 2 else total.baddbmm_
-        return add(left, right, beta=beta)
+        return add(left, right, beta=beta, alpha=weight)
     found = _sample_by_sample(left, right)
+    if weight != 1.0:
+        found.mul_(weight)
+    if beta == 0.0:
+        return total.copy_(found)
     return total.add_(found) if beta == 1.0 else total.mul_(beta).add_(found)
 
 

@@ -207,12 +207,7 @@ def gp_classifier(
 
 
 def contrasts(classes: int) -> Tensor:
-    """Return C - 1 orthonormal rows that sum to zero, each a class against all before it, `[C - 1, C]`.
-
-    >>> contrasts(3)
-    tensor([[ 0.7071, -0.7071,  0.0000],
-            [ 0.4082,  0.4082, -0.8165]], dtype=torch.float64)
-    """
+    """Return C - 1 orthonormal rows that sum to zero, each a class against all before it, `[C - 1, C]`."""
     sizes = torch.arange(1, classes, dtype=torch.float64)
     rows = torch.ones(classes - 1, classes).tril() - sizes.diag_embed(1)[:-1]
     return torch.nn.functional.normalize(rows)
@@ -310,9 +305,6 @@ def principal_directions(
     Points of all replicas are pooled. M points have M - 1 directions around their mean, and fewer if they
     repeat each other. If these are fewer than O, the function warns, and the other directions are arbitrary
     ones orthogonal to these.
-
-    Raises:
-        ValueError: for fewer than O points.
     """
     if points is None:
         return None

@@ -79,7 +79,6 @@ class WeightParameter(nn.Module):
     """
 
     def __init__(self, scaled: Tensor, scale: float):
-        """Store the initial parameter, which is `scale` times its value."""
         super().__init__()
         self.scaled, self.scale = nn.Parameter(scaled), scale
 
@@ -289,29 +288,17 @@ class InducingPosterior(Posterior, ABC):
 
 @dataclass(frozen=True)
 class OwnInducing(InducingPosterior, ABC):
-    """A posterior of a Gaussian process with inducing inputs of its own.
+    """A posterior of a Gaussian process with inducing inputs of its own."""
 
-    Attributes:
-        num_inducing: M; None: as many as the network has inducing points.
-    """
-
-    num_inducing: Count | None = None
+    num_inducing: Count | None = None  # M; None: as many as the network has inducing points
 
     def points(self, context: BuildContext) -> int:
-        """Return `num_inducing`, or the number of the network's inducing points.
-
-        Raises:
-            ValueError: if neither is known.
-        """
+        """Return `num_inducing`, or the number of the network's inducing points."""
         return own_points(self.num_inducing, context, type(self).__name__)
 
 
 def own_points(given: int | None, context: BuildContext, name: str) -> int:
-    """Return M of a layer with its own inducing inputs: the given number, or the network's.
-
-    Raises:
-        ValueError: if neither is known.
-    """
+    """Return M of a layer with its own inducing inputs: the given number, or the network's."""
     points = given or context.num_inducing
     if points is None:
         raise ValueError(f"say how many inducing inputs the layer has: {name}(num_inducing=100)")

@@ -101,7 +101,6 @@ class ConjugateWeights(PosteriorModule):
     steps: Tensor
 
     def __init__(self, spec: Conjugate, df: float, site: Site, context: BuildContext):
-        """Start at W̃ ~ N(0, initial_sd²)."""
         super().__init__()
         inputs, outputs = site.fan_in, site.outputs
         self.prior_df, self.prior_scale, self.outputs = df, spec.scale, outputs
@@ -183,7 +182,6 @@ class ConjugateWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(
@@ -249,19 +247,13 @@ MODULES: dict[type[Site], type[ConjugateWeights]] = {
 
 @dataclass(frozen=True)
 class CorrelatedOutputs:
-    """Samples of N(x̃ M, x̃ V x̃ᵀ Σ), drawn as x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points.
+    """Samples of N(x̃ M, x̃ V x̃ᵀ Σ), drawn as x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points."""
 
-    Attributes:
-        mean: the layer's function with weights M.
-        spread: the layer's function with weights T⁻ᵀ, where V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ.
-        root: C, a factor of Σ = C Cᵀ, `[R, O, O]`.
-        noise: z, standard normals `[S, R, N, O]`.
-    """
-
-    mean: Function
+    mean: Function  # the layer's function with weights M
+    # the layer's function with weights T⁻ᵀ, where V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ
     spread: Function
-    root: Tensor
-    noise: Tensor
+    root: Tensor  # C, a factor of Σ = C Cᵀ, `[R, O, O]`
+    noise: Tensor  # z, standard normals `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""

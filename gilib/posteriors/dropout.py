@@ -39,7 +39,6 @@ class Dropout(Posterior):
     rate: Fraction = 0.5
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the weights M `[R, I, O]`."""
         return DroppedWeights(self, site, context)
 
 
@@ -53,7 +52,6 @@ class DroppedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Dropout, site: Site, context: BuildContext):
-        """Start M as a draw from NealPrior."""
         super().__init__()
         self.site, self.keep = site, 1.0 - spec.rate
         self.noise_size = site.channels - site.bias
@@ -82,7 +80,6 @@ class DroppedWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each channel of each point."""
         return NoiseSize(0, self.noise_size)
 
     def estimate(
@@ -120,17 +117,11 @@ class DroppedWeights(PosteriorModule):
 
 @dataclass(frozen=True)
 class MaskedInputs:
-    """The function x ↦ f(z ∘ x), with a separate mask z for each of N points.
+    """The function x ↦ f(z ∘ x), with a separate mask z for each of N points."""
 
-    Attributes:
-        function: f.
-        coins: the masks z, `[S, R, N, C]`.
-        input_axes: number of axes of an input point, of which the first are the channels.
-    """
-
-    function: Function
-    coins: Tensor
-    input_axes: int
+    function: Function  # f
+    coins: Tensor  # the masks z, `[S, R, N, C]`
+    input_axes: int  # number of axes of an input point, of which the first are the channels
 
     def __call__(self, x: Tensor) -> Tensor:
         """Evaluate at inputs `x`, `[..., N, C, ...]`."""

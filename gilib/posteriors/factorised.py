@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
 from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import ConvolutionWeights, Site
-from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,9 @@ class Factorised(Posterior):
 
     short_name: ClassVar[str] = "fac"
     initial_variance: Positive = 1e-3
-    variance_start: str = "paper"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.variance_start, ("paper", "reference"), "variance_start")
+    variance_start: Annotated[str, one_of("paper", "reference")] = "paper"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create means and log-variances `[R, I, O]`."""
         module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights
         return module(self, site, context)
 
@@ -64,7 +58,6 @@ class FactorisedWeights(PosteriorModule):
     carries = False
 
     def __init__(self, spec: Factorised, site: Site, context: BuildContext):
-        """Start the means as a draw from NealPrior, and all variances at the same value."""
         super().__init__()
         if isinstance(site, ConvolutionWeights) and not isinstance(self, FactorisedKernels):
             raise TypeError(
@@ -115,7 +108,6 @@ class FactorisedWeights(PosteriorModule):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each output of each point."""
         return NoiseSize(0, self.outputs)
 
     def estimate(
@@ -155,7 +147,6 @@ class FactorisedKernels(FactorisedWeights):
 
     @property
     def estimate_size(self) -> NoiseSize:
-        """One standard normal for each weight, and for each image one for each sign in s and r."""
         return NoiseSize(self.noise_size, self.channels + self.outputs)
 
     def estimate(
@@ -175,19 +166,12 @@ class FactorisedKernels(FactorisedWeights):
 
 @dataclass(frozen=True)
 class FlippedKernels:
-    """The function x ↦ mean(x) + r ∘ deviation(s ∘ x), with separate signs s and r for each of N images.
+    """The function x ↦ mean(x) + r ∘ deviation(s ∘ x), with separate signs s and r for each of N images."""
 
-    Attributes:
-        mean: convolution with the mean weights.
-        deviation: convolution with the drawn deviations σ ∘ z.
-        inputs: s, the signs of the input channels, `[S, R, N, C]`.
-        outputs: r, the signs of the output channels, `[S, R, N, O]`.
-    """
-
-    mean: Function
-    deviation: Function
-    inputs: Tensor
-    outputs: Tensor
+    mean: Function  # convolution with the mean weights
+    deviation: Function  # convolution with the drawn deviations σ ∘ z
+    inputs: Tensor  # s, the signs of the input channels, `[S, R, N, C]`
+    outputs: Tensor  # r, the signs of the output channels, `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O, H', W']` at images `x`, `[..., N, C, H, W]`."""
@@ -198,17 +182,11 @@ class FlippedKernels:
 
 @dataclass(frozen=True)
 class GaussianOutputs:
-    """The function x ↦ mean(x) + √variance(x²) ∘ z, which samples N points independently.
+    """The function x ↦ mean(x) + √variance(x²) ∘ z, which samples N points independently."""
 
-    Attributes:
-        mean: the layer's function with the mean weights.
-        variance: the layer's function with the variances as weights; its inputs are squared.
-        noise: z, standard normals `[S, R, N, O]`.
-    """
-
-    mean: Function
-    variance: Function
-    noise: Tensor
+    mean: Function  # the layer's function with the mean weights
+    variance: Function  # the layer's function with the variances as weights; its inputs are squared
+    noise: Tensor  # z, standard normals `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""

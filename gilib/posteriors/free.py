@@ -87,9 +87,9 @@ class FreeInducing(PosteriorModule, Gaussians):
     """
 
     carries = False
+    distribution_size = 0  # nothing is drawn
 
     def __init__(self, spec: FreeGaussian, site: Site, context: BuildContext):
-        """Start at m = 0 and L = scale · Id."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs
@@ -99,16 +99,13 @@ class FreeInducing(PosteriorModule, Gaussians):
 
     @property
     def gaussian_parameters(self) -> list[nn.Parameter]:
-        """Mean and factor, in this order."""
         return [self.mean, self.root]
 
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
-        """Return the pair as it is."""
         mean, root = values
         return [(mean, root)]
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Return the pair as it is."""
         return list(gaussians[0])
 
     def draw(
@@ -124,11 +121,6 @@ class FreeInducing(PosteriorModule, Gaussians):
     def half_log_det(self) -> Tensor:
         """Σ log|L_ii|, `[R]`."""
         return half_log_det(self.root)
-
-    @property
-    def distribution_size(self) -> int:
-        """Zero, because nothing is drawn."""
-        return 0
 
     def distribution(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
@@ -188,7 +180,6 @@ class PropagatedInducing(PosteriorModule):
     needs_inducing = True
 
     def __init__(self, spec: PropagatedGaussian, site: Site, context: BuildContext):
-        """Start m at the targets if they are given, else at zero."""
         super().__init__()
         points, outputs = site.channels, site.outputs
         self.noise_size = points * outputs

@@ -63,7 +63,6 @@ class GlobalInducing(PseudoSettings, InducingPosterior):
     is_global: ClassVar[bool] = True
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create pseudo-outputs and log-precisions for the network's inducing points."""
         pseudo = PseudoData(self, site, self.points(context), context, targets=True)
         return InducingWeights(self, site, pseudo, None, context.pseudo_outputs is not None)
 
@@ -137,7 +136,6 @@ class InducingWeights(PosteriorModule):
         inputs: Tensor | None,
         starts_at_targets: bool = False,
     ):
-        """Store the parameters, and choose the dtype of the factorisation."""
         super().__init__()
         self.site, self.pseudo, self.starts_at_targets = site, pseudo, starts_at_targets
         self.noise_size = site.fan_in * site.outputs
@@ -210,10 +208,7 @@ class InducingWeights(PosteriorModule):
 class MarginalisedOutputs(InducingWeights):
     """An inducing-point posterior of a process whose inducing outputs `distribution` integrates out."""
 
-    @property
-    def distribution_size(self) -> int:
-        """Zero, because nothing is drawn."""
-        return 0
+    distribution_size = 0  # nothing is drawn
 
     def distribution(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor

@@ -38,7 +38,6 @@ class MatrixGaussian(Posterior):
     initial_variance: Positive = 1e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the mean and the factors of the covariances."""
         return MatrixGaussianWeights(self, site, context)
 
 
@@ -52,7 +51,6 @@ class MatrixGaussianWeights(PosteriorModule):
     """
 
     def __init__(self, spec: MatrixGaussian, site: Site, context: BuildContext):
-        """Start M as a draw from NealPrior, and L and K as multiples of the identity."""
         super().__init__()
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.root_fan_in = fan_in * outputs, site.scale
@@ -85,10 +83,7 @@ class MatrixGaussianWeights(PosteriorModule):
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         inputs, outputs = noise.shape[-2:]
         weights = self.mean + self.row_root.tril() @ noise @ self.column_root.tril().mT
-        half = outputs * _half_log_det(self.row_root) + inputs * _half_log_det(self.column_root)
+        rows, columns = (half_log_det(root[..., None, :, :]) for root in (self.row_root, self.column_root))
+        half = outputs * rows + inputs * columns
         log_q = -0.5 * (noise.square().sum((-2, -1)) + inputs * outputs * LOG_2PI) - half
         return weights, prior_log_prob(weights, prior_precision, outputs) - log_q
-
-
-def _half_log_det(root: Tensor) -> Tensor:
-    return half_log_det(root[..., None, :, :])

@@ -64,7 +64,6 @@ class PointWeights(PosteriorModule):
     """
 
     def __init__(self, start: Tensor, scale: float):
-        """Store the parameter."""
         super().__init__()
         self.scale = scale
         self.scaled_weights = nn.Parameter(start)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from gilib.arguments import Positive, one_of
 from gilib.posteriors.base import BuildContext
 from gilib.sites import PRECISIONS, Observations, Shape, Site
-from gilib.validation import as_labels, check_choice, check_positive
+from gilib.validation import as_labels
 
 FACTOR_DTYPES = {"auto": None, "parameters": None, "float32": torch.float32, "float64": torch.float64}
 KNOWN = 0.1  # standard deviation of pseudo-outputs that start at known weights, relative to their RMS
@@ -22,19 +22,10 @@ KNOWN = 0.1  # standard deviation of pseudo-outputs that start at known weights,
 class PseudoSettings:
     """The settings of pseudo-outputs, and of the regression onto them; see `GlobalInducing`."""
 
-    precision: str = "shared"
+    precision: Annotated[str, one_of(*PRECISIONS)] = "shared"
     log_precision: float | None = None
-    log_precision_scale: float = 3.0
-    factor_dtype: str = "auto"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.precision, PRECISIONS, "precision")
-        check_choice(self.factor_dtype, FACTOR_DTYPES, "factor_dtype")
-        check_positive(self.log_precision_scale, "log_precision_scale")
-        start = self.log_precision
-        if start is not None and not (isinstance(start, Real) and math.isfinite(start)):
-            raise ValueError(f"log_precision must be a finite number, got {start!r}")
+    log_precision_scale: Positive = 3.0
+    factor_dtype: Annotated[str, one_of(*FACTOR_DTYPES)] = "auto"
 
 
 class PseudoData(nn.Module):
@@ -57,7 +48,6 @@ class PseudoData(nn.Module):
     def __init__(
         self, spec: PseudoSettings, site: Site, points: int, context: BuildContext, *, targets: bool
     ):
-        """Create the parameters, and check that the site allows this kind of Λ."""
         super().__init__()
         self.kind, self.log_precision_scale = spec.precision, spec.log_precision_scale
         shape = site.pseudo_outputs(points)
@@ -110,9 +100,6 @@ def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
     >>> signed_one_hot(torch.tensor([1, 0]), 2)
     tensor([[-2.,  2.],
             [ 2., -2.]])
-
-    Raises:
-        TypeError, ValueError: if the labels are not integers from 0 to classes - 1.
     """
     return scale * (2.0 * one_hot(as_labels(labels, classes), classes) - 1.0)
 
@@ -121,9 +108,6 @@ def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
     """Convert given targets to initial pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
 
     Integers `[..., M]` are labels, which `signed_one_hot` encodes.
-
-    Raises:
-        ValueError: if the shape does not fit, or labels are given to a network with one output.
     """
     if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
         if shape[1] == 1:

@@ -31,16 +31,16 @@ class Drawable(Protocol):
     """
 
     @property
-    def input_shape(self) -> Shape: ...  # noqa: D102
+    def input_shape(self) -> Shape: ...
 
     @property
-    def output_shape(self) -> Shape: ...  # noqa: D102
+    def output_shape(self) -> Shape: ...
 
     @property
-    def replicas(self) -> Shape: ...  # noqa: D102
+    def replicas(self) -> Shape: ...
 
     @property
-    def members(self) -> Shape: ...  # noqa: D102
+    def members(self) -> Shape: ...
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
         """Draw S functions, which map `[..., N, D]` to `[S, R, ..., N, O]`."""
@@ -109,7 +109,6 @@ class Ensemble(OfNetwork):
     net: Network
 
     def __post_init__(self) -> None:
-        """Check that the network has members."""
         if not check_instance(self.net, Network, "net").replicas:
             raise ValueError(
                 "an ensemble reads the first replica axis of a network as its members, this one has none: "
@@ -118,12 +117,10 @@ class Ensemble(OfNetwork):
 
     @property
     def members(self) -> Shape:  # type: ignore[override]
-        """The axis of members, (K,)."""
         return self.net.replicas[:1]
 
     @property
     def replicas(self) -> Shape:
-        """Shape of the replica axes after the first."""
         return self.net.replicas[1:]
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
@@ -150,7 +147,6 @@ class _Pooled(Composite):
     output_axes: int
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate the members at x and merge them with the samples."""
         self._check(x)
         return self._merged(call(self.function, x))
 
@@ -198,7 +194,6 @@ class Samples(OfNetwork):
     states: Mapping[str, Tensor] = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Check that the states fit the network."""
         own = _state(check_instance(self.net, Network, "net"))
         if not self.states:
             raise ValueError("states must hold at least one tensor [K, *shape] by name, got none")

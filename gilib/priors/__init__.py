@@ -8,8 +8,7 @@ posterior.
 """
 
 from gilib.priors.base import Prior, PriorModule
-from gilib.priors.replicas import PerReplica
-from gilib.priors.scales import NealPrior, ScalePrior, StandardPrior
+from gilib.priors.scales import NealPrior, PerReplica, ScalePrior, StandardPrior
 from gilib.priors.spatial import SpatialIWPrior
 
 __all__ = [

@@ -1,21 +1,20 @@
-"""Priors with one scale per layer: fixed, learned as a point estimate, or with a posterior."""
+"""Priors with one scale per layer: fixed, a point estimate, or with a posterior; or one for each replica."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Gamma
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.distributions import gamma_from_normal
 from gilib.linalg import ScaledIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import check_choice
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +55,6 @@ class StandardPrior(Prior):
     well_scaled: ClassVar[bool] = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a fixed precision of 1."""
         return _FixedScale(1.0, site.fan_in, like)
 
 
@@ -83,14 +81,9 @@ class ScalePrior(Prior):
     rate: Positive = 2.0
     initial_log_alpha: float = 6.0
     initial_log_beta: float = 6.0
-    parameterisation: str = "paper"
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.parameterisation, ("paper", "reference"), "parameterisation")
+    parameterisation: Annotated[str, one_of("paper", "reference")] = "paper"
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a learned posterior over s."""
         return _LearnedScale(self, site.fan_in, like)
 
 
@@ -122,7 +115,6 @@ class PointScale(PriorModule):
     """
 
     def __init__(self, scale: float, size: int, like: Tensor):
-        """Create log c for a fan-in of `size`."""
         super().__init__()
         self.size = size
         self.log_scale = nn.Parameter(torch.full_like(like, math.log(scale)))  # [R]
@@ -150,3 +142,60 @@ class _LearnedScale(PriorModule):
         log_pq = prior.log_prob(scale) - Gamma(shape, rate, validate_args=False).log_prob(scale)
         precision = self.size * scale if self.spec.parameterisation == "paper" else self.size * scale.rsqrt()
         return ScaledIdentity(precision, self.size), log_pq
+
+
+@dataclass(frozen=True)
+class PerReplica(Prior):
+    """A separate prior for each replica, so that networks with different priors train in one program.
+
+    Args:
+        priors: R priors with one scale per layer: `NealPrior`, `StandardPrior` or `ScalePrior`.
+
+    >>> PerReplica((NealPrior(), StandardPrior())).well_scaled
+    False
+    """
+
+    priors: tuple[Prior, ...]
+
+    def __post_init__(self) -> None:
+        for r, prior in enumerate(self.priors):
+            if not isinstance(prior, (NealPrior, StandardPrior, ScalePrior)):
+                raise TypeError(f"priors[{r}] must have one scale per layer, got {prior!r}")
+
+    @property
+    def well_scaled(self) -> bool:  # type: ignore[override]
+        return all(prior.well_scaled for prior in self.priors)
+
+    def build(self, site: Site, like: Tensor) -> PriorModule:
+        """Build every distinct prior once, and record which replica uses which."""
+        if like.shape != (len(self.priors),):
+            raise ValueError(
+                f"PerReplica holds {len(self.priors)} priors for a network with "
+                f"replicas=({len(self.priors)},), this one has replicas={tuple(like.shape)}"
+            )
+        return _PerReplica(self, site, like)
+
+
+class _PerReplica(PriorModule):
+    choice: Tensor
+
+    def __init__(self, spec: PerReplica, site: Site, like: Tensor):
+        super().__init__()
+        kinds = list(dict.fromkeys(spec.priors))
+        self.members = nn.ModuleList(kind.build(site, like) for kind in kinds)
+        self.size = site.fan_in
+        self.noise_size = max(member.noise_size for member in self._priors())
+        which = torch.tensor([kinds.index(prior) for prior in spec.priors], device=like.device)
+        self.register_buffer("choice", which, persistent=False)  # [R]
+
+    def _priors(self) -> list[PriorModule]:
+        return [member for member in self.members if isinstance(member, PriorModule)]
+
+    def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
+        scale = log_pq = noise.new_zeros(noise.shape[:-1])  # [S, R]
+        for k, member in enumerate(self._priors()):
+            operator, own_log_pq = member.draw(noise[..., : member.noise_size])
+            assert isinstance(operator, ScaledIdentity)
+            scale = torch.where(self.choice == k, operator.scale, scale)
+            log_pq = torch.where(self.choice == k, own_log_pq, log_pq)
+        return ScaledIdentity(scale, self.size), log_pq

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from gilib.arguments import one_of
 from gilib.distributions import InverseWishart
 from gilib.linalg import KroneckerIdentity, SymmetricOperator
 from gilib.priors.base import Prior, PriorModule
 from gilib.sites import Site
-from gilib.validation import check_choice
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,10 @@ class SpatialIWPrior(Prior):
     'reference'
     """
 
-    scaling: str = "paper"
+    scaling: Annotated[str, one_of("paper", "reference")] = "paper"
     initial_log_nu: float = 2.0
 
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        check_choice(self.scaling, ("paper", "reference"), "scaling")
-
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build a learned posterior over Ω."""
         return _LearnedSpatial(self, site.channels, site.kernel_pixels, like)
 
 

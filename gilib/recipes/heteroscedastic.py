@@ -67,7 +67,6 @@ class HeteroscedasticProcessRecipe(Recipe):
     def new_likelihood(
         self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Return Gaussian noise whose variance comes from the network."""
         if self.likelihood != "gaussian":
             raise ValueError(
                 f"a heteroscedastic_gp has Gaussian noise, and likelihood={self.likelihood!r} has a "

@@ -57,7 +57,6 @@ class NetworkRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return a multilayer perceptron with the first nonlinearity."""
         if not self.activations:
             raise ValueError("no nonlinearity to choose from: activations is empty")
         return models.mlp(

@@ -76,13 +76,11 @@ class ProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return one process with the first kernel."""
         return self._processes(models.sparse_gp, points, targets, replicas, generator)
 
     def classifier(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return processes with the first kernel for the contrasts of classes."""
         return self._processes(models.gp_classifier, points, targets, replicas, generator)
 
     def _processes(
@@ -245,7 +243,6 @@ class DeepProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return a deep Gaussian process."""
         return models.deep_gp(
             points.shape[-1],
             targets.shape[-1],

@@ -62,7 +62,6 @@ class SuitedRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return the network of the recipe for this number of points."""
         return self._recipe(points, None, 0).network(points, targets, replicas, generator)
 
     def build(

@@ -49,7 +49,7 @@ from torch import Tensor
 from gilib.linalg import cholesky, readable
 from gilib.linalg.blocks import pieces
 from gilib.linalg.onednn import by_onednn
-from gilib.linalg.products import matmul, matmul_into, plus_matmul
+from gilib.linalg.products import add_matmul, matmul, plus_matmul
 
 STRIP = 112  # rows of a triangle per product: with I = 785, 4/7 of the arithmetic of the full square
 AT_ONCE = 4096  # points that `gram_of` copies at a time
@@ -83,14 +83,10 @@ class JointState(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The weights at which residuals are taken, for example drawn weights.
+    """The weights at which residuals are taken, for example drawn weights."""
 
-    Attributes:
-        centre: A, `[R, I, O]`.
-        white: S = Tᵀ(A - M), `[R, I, O]`, the noise of the draw; None if the weights are the mean.
-    """
-
-    centre: Tensor
+    centre: Tensor  # A, `[R, I, O]`
+    # S = Tᵀ(A - M), `[R, I, O]`, the noise of the draw; None if the weights are the mean
     white: Tensor | None = None
 
 
@@ -363,7 +359,7 @@ def _gram(columns: Tensor, lead: torch.Size, weight: float, bias: bool, out: Ten
     flat = gram.view(-1, size, size)
     for strip in pieces(columns.shape[-2], STRIP):  # whose diagonal blocks are filled whole
         left, right = columns[:, strip], columns[:, : strip.stop].mT
-        matmul_into(flat[:, strip, : strip.stop], left, right, weight)
+        add_matmul(flat[:, strip, : strip.stop], left, right, weight, beta=0.0)
     if bias:
         flat[:, -1, :-1] = weight * columns.sum(-1)
         flat[:, -1, -1] = weight * columns.shape[-1]
@@ -375,7 +371,7 @@ def _cross(columns: Tensor, left: Tensor, weight: float, bias: bool) -> Tensor:
     size = columns.shape[-2] + bias
     cross = left.new_empty(*left.shape[:-2], size, left.shape[-1])
     known = cross.view(-1, *cross.shape[-2:])[:, : columns.shape[-2]]
-    matmul_into(known, columns, left.reshape(-1, *left.shape[-2:]), weight)
+    add_matmul(known, columns, left.reshape(-1, *left.shape[-2:]), weight, beta=0.0)
     if bias:
         torch.sum(left, -2, out=cross[..., -1, :]).mul_(weight)
     return cross

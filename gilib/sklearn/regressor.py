@@ -452,7 +452,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return named(array[:, 0] if self._flat else array, X, self.target_names_)
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that several outputs are supported."""
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
@@ -465,7 +464,6 @@ class _ConstantRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return a network whose outputs are zero."""
         settings: dict[str, Any] = {"inducing_points": points, "generator": generator}  # points set the dtype
         net = models.mlp(points.shape[-1], (), targets.shape[-1], posterior=PointEstimate(), **settings)
         with torch.no_grad():
@@ -476,7 +474,6 @@ class _ConstantRecipe(Recipe):
     def new_likelihood(
         self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
     ) -> Likelihood:
-        """Return noise with the variance of normalised targets."""
         return Gaussian(1.0)
 
     def _train(

@@ -40,12 +40,10 @@ class LogNormalPrediction(GaussianPrediction):
 
     @property
     def function_sd(self) -> Tensor:
-        """Standard deviation of the components' means, `[R, N, O]`."""
         return self._component_means.std(0, correction=0)
 
     @property
     def sd(self) -> Tensor:
-        """Standard deviation of the mixture, noise included, `[R, N, O]`."""
         means = self._component_means
         noise = self.component_sd.square().expm1() * means.square()
         return (noise.mean(0) + means.var(0, correction=0)).sqrt()

@@ -41,7 +41,6 @@ class JointGaussian(nn.Module, Gaussians):
     """
 
     def __init__(self, pattern: Pattern, context: BuildContext):
-        """Create the parameters, with zero means and a multiple of the prior's factor."""
         super().__init__()
         self.pattern, self.noise_size = pattern, pattern.size
         shapes = zip(pattern.sizes, pattern.widths, strict=True)

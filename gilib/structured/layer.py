@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
-from gilib.config import ConfigDict
 from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function, SumFunction
 from gilib.layers import Layer
@@ -77,7 +76,6 @@ class StructuredGP(Layer):
         num_features: Count = 1024,
         marginalise: bool = True,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if not processes:
             raise ValueError("a structured deep GP needs at least one process")
@@ -95,13 +93,11 @@ class StructuredGP(Layer):
         self.weights = None
 
     def __iter__(self) -> Iterator[Process]:
-        """Iterate over the layers in order."""
         for process in self.processes:
             assert isinstance(process, Process)
             yield process
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Create the parameters of all layers, and return the shape of the outputs at one point."""
         for process in self:
             shape = process.build(shape, context)
         widths, sizes = zip(*((process.out_features, process.points) for process in self), strict=True)
@@ -119,11 +115,7 @@ class StructuredGP(Layer):
         return [sum(process.path_sizes(self.num_features)) for process in self]
 
     def _inducing(self) -> list[Inducing]:
-        """Return every layer's prior at its inducing inputs.
-
-        Raises:
-            FactorisationError: if a kernel matrix is not positive definite; the message names its process.
-        """
+        """Return every layer's prior at its inducing inputs."""
         found = []
         for k, process in enumerate(self):
             try:
@@ -177,20 +169,8 @@ class StructuredGP(Layer):
         return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
-        """Return the shape of points that the first layer takes."""
         return (next(iter(self)).in_features,)
 
     def describe(self) -> str:
-        """Return `StructuredGP(widths)`."""
         widths = [next(iter(self)).in_features, *(process.out_features for process in self)]
         return f"StructuredGP({' → '.join(map(str, widths))})"
-
-    def config(self) -> ConfigDict:
-        """Return the layers, the family and the other settings."""
-        return {
-            "processes": list(self),
-            "family": self.family,
-            "jitter": self.jitter,
-            "num_features": self.num_features,
-            "marginalise": self.marginalise,
-        }

@@ -37,7 +37,6 @@ class Pattern:
     """
 
     def __init__(self, family: Family, widths: tuple[int, ...], sizes: tuple[int, ...]):
-        """Compute all attributes."""
         self.family, self.widths, self.sizes = family, widths, sizes
         self.places = tuple(
             ProcessIndex(layer, t) for layer, width in enumerate(widths) for t in range(width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gilib.arguments import Count
-from gilib.config import ConfigDict, Part
+from gilib.config import Part
 from gilib.draws import Draw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
@@ -16,7 +16,7 @@ from gilib.posteriors.base import own_points
 from gilib.processes import Inducing, Path
 from gilib.randomness import Noise
 from gilib.sites import Shape
-from gilib.validation import as_tensor, check_tensor, check_unused
+from gilib.validation import as_tensor, check_tensor, check_unused, check_width
 
 
 class Process(nn.Module, Part):
@@ -51,7 +51,6 @@ class Process(nn.Module, Part):
         num_inducing: Count | None = None,
         inducing_inputs: Tensor | None = None,
     ):
-        """Store the settings; `build` creates the parameters."""
         super().__init__()
         if inducing_inputs is not None:
             inducing_inputs = as_tensor(inducing_inputs, "inducing_inputs")
@@ -72,10 +71,7 @@ class Process(nn.Module, Part):
                 function that is random or of another width.
         """
         check_unused(self.points > 0, self.describe())
-        if shape != (self.in_features,):
-            raise ValueError(
-                f"{self.describe()} takes points of shape [{self.in_features}], got {list(shape)}"
-            )
+        check_width(shape, self.in_features, self.describe())
         if self.mean is not None:
             given = self.mean.join(shape, context)
             if given != (self.out_features,) or self.mean.noise_size:
@@ -84,7 +80,7 @@ class Process(nn.Module, Part):
                     f"nothing, got {self.mean.describe()}, which gives {list(given)}: use "
                     "gilib.layers.FixedLinear(in_features, out_features, matrix)"
                 )
-        self.points = own_points(self.num_inducing, context, "Process")
+        self.points = self.num_inducing = own_points(self.num_inducing, context, "Process")
         self.hyperparameters = self.kernel.build(self.in_features, context)
         start, self._start = self._start, None
         self.inducing_inputs = nn.Parameter(placed(start, (self.points, self.in_features), context))
@@ -111,13 +107,3 @@ class Process(nn.Module, Part):
     def describe(self) -> str:
         """Return `Process(in → out)`."""
         return f"Process({self.in_features} → {self.out_features})"
-
-    def config(self) -> ConfigDict:
-        """Return widths, kernel and mean function; the inducing inputs belong to the state."""
-        return {
-            "in_features": self.in_features,
-            "out_features": self.out_features,
-            "kernel": self.kernel,
-            "mean": self.mean,
-            "num_inducing": self.points or self.num_inducing,
-        }

@@ -35,19 +35,12 @@ from gilib.structured.gaussian import JointDistribution
 
 @dataclass(frozen=True)
 class Recursion(GaussianFunction):
-    """Samples each point by itself through all layers, with all inducing outputs integrated out: an estimate.
+    """An estimate: samples each point through all layers, with all inducing outputs integrated out."""
 
-    Attributes:
-        processes: prior of every layer at its inducing inputs.
-        means: mean function of every layer; None: zero.
-        joint: distribution of the whitened inducing outputs of all layers.
-        noise: ε, `[S, R, N, Q]`, one normal for every process.
-    """
-
-    processes: Sequence[Inducing]
-    means: Sequence[Function | None]
-    joint: JointDistribution
-    noise: Tensor
+    processes: Sequence[Inducing]  # prior of every layer at its inducing inputs
+    means: Sequence[Function | None]  # mean function of every layer; None: zero
+    joint: JointDistribution  # distribution of the whitened inducing outputs of all layers
+    noise: Tensor  # ε, `[S, R, N, Q]`, one normal for every process
 
     def __call__(self, x: Tensor) -> Tensor:
         """Sample the last layer at `x`, `[S, R, N, T]`."""
@@ -150,7 +143,6 @@ class PointFactor:
     """
 
     def __init__(self, noise: Tensor):
-        """Start without rows."""
         self.noise = noise.unbind(-1)
         self.rows: list[dict[int, Tensor]] = []
 

@@ -93,12 +93,10 @@ class Plateau(Callback):
     remembers = ("total", "best", "waited")
 
     def __init__(self, every: Count = 100, patience: Count = 10, min_gain: float = 0.0):
-        """Store the settings, and start without a window."""
         self.every, self.patience, self.min_gain = every, patience, min_gain
         self.begin()
 
     def begin(self) -> None:
-        """Forget all windows."""
         self.total: Tensor | float = 0.0  # over the current window
         self.best: Tensor | float = -torch.inf
         self.waited: Tensor | int = 0  # windows since the best one
@@ -139,12 +137,10 @@ class FallingStrips(Callback):
     remembers = ("last", "falls", "ended")
 
     def __init__(self, score: Callable[[Network], float | Tensor], every: Count = 100, strips: Count = 5):
-        """Store the settings, and start without a score."""
         self.score, self.every, self.strips = score, every, strips
         self.begin()
 
     def begin(self) -> None:
-        """Forget all scores."""
         self.last: Tensor | float = -torch.inf
         self.falls: Tensor | int = 0
         self.ended: Tensor | bool = False
@@ -185,12 +181,10 @@ class StoredStates(Callback):
     remembers = ("states",)
 
     def __init__(self, burn_in: CountOrZero, every: Count = 50):
-        """Store the settings, and start without states."""
         self.burn_in, self.every = burn_in, every
         self.begin()
 
     def begin(self) -> None:
-        """Forget the states of an earlier training."""
         self.states: dict[str, list[Tensor]] = {}
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> None:
@@ -218,7 +212,6 @@ class FunctionCallback(Callback):
     """Wraps a plain function as a callback without state."""
 
     def __init__(self, function: CallbackFunction):
-        """Store the function."""
         self.function = function
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:
@@ -226,7 +219,6 @@ class FunctionCallback(Callback):
         return self.function(step, bound, net)
 
     def describe(self) -> str:
-        """Return the function's name."""
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 

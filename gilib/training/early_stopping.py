@@ -61,13 +61,11 @@ class EarlyStopping(Callback):
         num_samples: Count = 20,
         seed: CountOrZero = 0,
     ):
-        """Store the settings, and start without a score."""
         self.likelihood, self.x, self.y = likelihood, x, y
         self.every, self.patience, self.num_samples, self.seed = every, patience, num_samples, seed
         self.begin()
 
     def begin(self) -> None:
-        """Forget all scores."""
         self.scores: list[Tensor] = []
         self.best = torch.tensor(-torch.inf)
         self.waited = torch.tensor(0)  # evaluations since the best one

@@ -86,7 +86,6 @@ class PiecewiseConstant(Schedule):
     needs_total = False
 
     def __post_init__(self) -> None:
-        """Raise for boundaries that do not rise, or a wrong number of factors."""
         object.__setattr__(self, "boundaries", tuple(self.boundaries))
         object.__setattr__(self, "factors", tuple(self.factors))
         if list(self.boundaries) != sorted(set(self.boundaries)):

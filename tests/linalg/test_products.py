@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.linalg import onednn, products
 from gilib.linalg.onednn import by_onednn
-from gilib.linalg.products import add_matmul, matmul, matmul_into, product
+from gilib.linalg.products import add_matmul, matmul, product
 from tests.support import seeded
 from tests.support.onednn import has_onednn, here
 from tests.support.oracles import normal
@@ -122,7 +122,7 @@ def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
     total = left.new_ones(180, 260).mT
     close(add_matmul(total, left, right) - 1.0, left, right)
     room = left.new_full((260, 190), torch.nan)
-    close(matmul_into(room[:, 5:-5], left, right), left, right)
+    close(add_matmul(room[:, 5:-5], left, right, beta=0.0), left, right)
     assert room.isnan().sum() == 2600
     assert asked == [BIG] * 3
 
@@ -152,7 +152,7 @@ def test_onednn_meets_dense_matrices_alone(asked):
 def test_weights_and_what_was_there(asked, lead, large):
     left, right = pair(lead, sizes=BIG if large else (5, 4, 3))
     out = left.new_full((*left.shape[:-1], right.shape[-1]), torch.nan)
-    assert matmul_into(out, left, right, weight=2.5) is out
+    assert add_matmul(out, left, right, weight=2.5, beta=0.0) is out
     close(out, left, right, 2.5)
     for beta in (0.0, 1.0, -3.0):
         total = torch.ones_like(out)

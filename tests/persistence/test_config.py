@@ -129,7 +129,7 @@ def test_what_no_file_can_hold_is_refused_before_writing(tmp_path):
         gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.1))
     assert not (tmp_path / "model.pt").exists()
     with pytest.raises(NotImplementedError, match=r"Nameless has no config\(\): write one to save it"):
-        describe(type("Nameless", (Part,), {})())
+        describe(type("Nameless", (Part,), {"__init__": lambda self, size: None})(3))
     typed = type("Typed", (Part,), {"config": lambda self: {"type": "Linear"}})
     with pytest.raises(ValueError, match=r"config\(\) of Typed has an entry 'type', where files keep"):
         describe(typed())

@@ -1,6 +1,14 @@
 """Plain-text docstrings become reStructuredText that says the same."""
 
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
 import docstrings
+import experiments
+import gilib
 
 
 def test_markup_outside_backticks_is_literal() -> None:
@@ -49,3 +57,22 @@ def test_directives_stay_as_they_are() -> None:
 def test_examples_stay_as_they_are() -> None:
     lines = ["One.", "", ">>> f(*x) | g", "a*b", "", "After *it*."]
     assert docstrings.tidy(lines) == ["One.", "", ">>> f(*x) | g", "a*b", "", r"After \*it\*."]
+
+
+@pytest.mark.parametrize("package", [gilib, experiments], ids=lambda package: package.__name__)
+def test_public_methods_have_docstrings_or_inherit_them(package) -> None:
+    own = package.__name__
+    names = [module.name for module in pkgutil.walk_packages(package.__path__, f"{own}.")]
+    modules = [importlib.import_module(name) for name in names if name != "gilib.experiments"]
+    kinds = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    bare = [
+        f"{kind.__name__}.{name}"
+        for kind in kinds
+        if kind.__module__.startswith(own) and not kind.__name__.startswith("_")
+        for name, value in vars(kind).items()
+        if not name.startswith("_") and name not in inspect.get_annotations(kind)  # a function as a field
+        if inspect.isroutine(value) or isinstance(value, property)
+        if getattr(value, "__module__", own).startswith(own)
+        if not (inspect.getdoc(getattr(kind, name)) or f" {name}:" in kind.__doc__)  # or among attributes
+    ]
+    assert kinds and bare == []

@@ -25,50 +25,30 @@ class Variant:
 
 @dataclass(frozen=True)
 class Layout:
-    """One way to store a set in files.
+    """One way to store a set in files."""
 
-    Attributes:
-        format: file format, a key of `gilib.data.images.formats.FORMATS`.
-        folders: folders to search below a data directory; downloads go to the first.
-        files: file names.
-        variants: known contents of the files.
-        url: address of the folder with the files; empty if they cannot be downloaded.
-        sha256: checksums of the files at that address.
-    """
-
-    format: str
-    folders: tuple[str, ...]
-    files: tuple[str, ...]
-    variants: tuple[Variant, ...]
-    url: str = ""
-    sha256: tuple[str, ...] = ()
+    format: str  # file format, a key of `gilib.data.images.formats.FORMATS`
+    folders: tuple[str, ...]  # folders to search below a data directory; downloads go to the first
+    files: tuple[str, ...]  # file names
+    variants: tuple[Variant, ...]  # known contents of the files
+    url: str = ""  # address of the folder with the files; empty if they cannot be downloaded
+    sha256: tuple[str, ...] = ()  # checksums of the files at that address
 
 
 @dataclass(frozen=True)
 class ImageSet:
-    """One entry of the catalogue.
+    """One entry of the catalogue."""
 
-    Attributes:
-        name: short name.
-        layouts: possible file layouts, the official one first.
-        class_names: name of each class.
-        source: authors and address of the data.
-        licence: licence of the data.
-        note: warnings for users of the data.
-        x_mean: mean of each channel of the full training set, if the files do not hold that set.
-        x_std: standard deviation of each channel, if the files do not hold that set.
-        ships: whether the package includes the files.
-    """
-
-    name: str
-    layouts: tuple[Layout, ...]
-    class_names: tuple[str, ...]
-    source: str
-    licence: str
-    note: str = ""
+    name: str  # short name
+    layouts: tuple[Layout, ...]  # possible file layouts, the official one first
+    class_names: tuple[str, ...]  # name of each class
+    source: str  # authors and address of the data
+    licence: str  # licence of the data
+    note: str = ""  # warnings for users of the data
+    # mean of each channel of the full training set, if the files do not hold that set
     x_mean: tuple[float, ...] = ()
-    x_std: tuple[float, ...] = ()
-    ships: bool = False
+    x_std: tuple[float, ...] = ()  # standard deviation of each channel, if the files do not hold that set
+    ships: bool = False  # whether the package includes the files
 
 
 MNIST_URL = "https://ossci-datasets.s3.amazonaws.com/mnist"

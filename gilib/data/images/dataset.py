@@ -103,7 +103,6 @@ class ImageDataset:
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the arrays fit each other."""
         _check_part("train", self.train_x, self.train_y, len(self.class_names))
         _check_part("test", self.test_x, self.test_y, len(self.class_names))
         if self.train_x.shape[1:] != self.test_x.shape[1:]:

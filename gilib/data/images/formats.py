@@ -66,17 +66,12 @@ def md5(file: File) -> str:
 
 @dataclass(frozen=True)
 class Format:
-    """The functions that read the files of a layout.
+    """The functions that read the files of a layout."""
 
-    Attributes:
-        decode: turns all unpacked files into arrays; raises a `DataError` for those that are damaged.
-        unpack: decompresses one file.
-        fingerprint: identifies an unpacked file before it is decoded.
-    """
-
+    # turns all unpacked files into arrays; raises a `DataError` for those that are damaged
     decode: Callable[[Sequence[File]], Arrays]
-    unpack: Callable[[File], File] = lambda file: file
-    fingerprint: Callable[[File], str] = md5
+    unpack: Callable[[File], File] = lambda file: file  # decompresses one file
+    fingerprint: Callable[[File], str] = md5  # identifies an unpacked file before it is decoded
 
 
 def gunzip(file: File) -> File:
@@ -164,14 +159,7 @@ def _batch(archive: File, name: str, content: bytes) -> tuple[Tensor, Tensor]:
 
 
 def load_arrays_only(content: bytes) -> object:
-    """Unpickle plain values and NumPy arrays without running code; strings of Python 2 become bytes.
-
-    Raises:
-        pickle.UnpicklingError: if the pickle names a class or function that a NumPy array does not need.
-
-    >>> load_arrays_only(pickle.dumps({"labels": [6, 9]}))
-    {'labels': [6, 9]}
-    """
+    """Unpickle plain values and NumPy arrays without running code; strings of Python 2 become bytes."""
     return _ArraysOnly(io.BytesIO(content), encoding="bytes").load()
 
 

@@ -37,7 +37,6 @@ class ImageNormalisation:
     x_std: Tensor  # [C]
 
     def __post_init__(self) -> None:
-        """Check that the statistics define a scaling."""
         for name in ("x_mean", "x_std"):
             value = getattr(self, name)
             if not isinstance(value, Tensor) or not value.is_floating_point():

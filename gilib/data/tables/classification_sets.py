@@ -9,39 +9,22 @@ from gilib.data.tables.regression_sets import CC_BY, UCI
 
 @dataclass(frozen=True)
 class ClassificationSet:
-    """One entry of the catalogue.
+    """One entry of the catalogue."""
 
-    Attributes:
-        name: short name.
-        file: file name.
-        url: address of the file.
-        num_features: number of inputs D.
-        class_names: name of each class.
-        labels: spelling of each label in the file.
-        label_column: "last", or the name of the label column in a file with a header.
-        dropped: columns of a file with a header that are neither inputs nor labels.
-        rows: number of rows.
-        sha256: checksum of the decoded inputs and labels; empty if the authors of gilib had no copy.
-        description: meaning of the inputs and the labels.
-        source: authors and address of the data.
-        licence: licence of the data.
-        note: warnings for users of the data.
-    """
-
-    name: str
-    file: str
-    url: str
-    num_features: int
-    class_names: tuple[str, ...]
-    labels: tuple[str, ...]
-    rows: int
-    sha256: str
-    description: str
-    source: str
-    label_column: str = "last"
-    dropped: tuple[str, ...] = ()
-    licence: str = CC_BY
-    note: str = ""
+    name: str  # short name
+    file: str  # file name
+    url: str  # address of the file
+    num_features: int  # number of inputs D
+    class_names: tuple[str, ...]  # name of each class
+    labels: tuple[str, ...]  # spelling of each label in the file
+    rows: int  # number of rows
+    sha256: str  # checksum of the decoded inputs and labels; empty if the authors of gilib had no copy
+    description: str  # meaning of the inputs and the labels
+    source: str  # authors and address of the data
+    label_column: str = "last"  # "last", or the name of the label column in a file with a header
+    dropped: tuple[str, ...] = ()  # columns of a file with a header that are neither inputs nor labels
+    licence: str = CC_BY  # licence of the data
+    note: str = ""  # warnings for users of the data
 
     @property
     def has_header(self) -> bool:

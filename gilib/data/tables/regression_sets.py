@@ -17,32 +17,19 @@ class UciSet:
 
     The first `num_features` columns of the file are the inputs and the next column is the target, as the
     published `index_features.txt` and `index_target.txt` say for all nine sets.
-
-    Attributes:
-        name: short name.
-        folder: the publishers' folder name.
-        rows: number of rows of the file.
-        columns: number of columns of the file, used or not.
-        num_features: number of inputs D.
-        sha256: checksum of the decoded inputs and target, see `gilib.data.sha256_of`.
-        description: meaning of the inputs and the target.
-        source: authors and address of the data.
-        licence: licence of the data.
-        note: warnings for users of the data.
-        num_splits: number of published splits.
     """
 
-    name: str
-    folder: str
-    rows: int
-    columns: int
-    num_features: int
-    sha256: str
-    description: str
-    source: str
-    licence: str = CC_BY
-    note: str = ""
-    num_splits: int = 20
+    name: str  # short name
+    folder: str  # the publishers' folder name
+    rows: int  # number of rows of the file
+    columns: int  # number of columns of the file, used or not
+    num_features: int  # number of inputs D
+    sha256: str  # checksum of the decoded inputs and target, see `gilib.data.sha256_of`
+    description: str  # meaning of the inputs and the target
+    source: str  # authors and address of the data
+    licence: str = CC_BY  # licence of the data
+    note: str = ""  # warnings for users of the data
+    num_splits: int = 20  # number of published splits
 
     @property
     def url(self) -> str:
@@ -178,10 +165,6 @@ def uci_names() -> tuple[str, ...]:
 @checked
 def find_set(name: str) -> UciSet:
     """Return the catalogue entry for a short name or a publisher's folder name; case does not matter.
-
-    Raises:
-        TypeError: if `name` is not a string.
-        ValueError: if there is no such set.
 
     >>> find_set("power-plant").name
     'power'

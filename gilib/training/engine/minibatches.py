@@ -34,7 +34,6 @@ class Minibatches:
     def __init__(
         self, x: Tensor, y: Tensor, axis: int, y_axis: int, size: int | None, seeds: int | Sequence[int]
     ):
-        """Seed the shuffling. It happens on the CPU, so that orders do not depend on the device."""
         self.x, self.y, self.axis, self.y_axis = x, y, axis, y_axis
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
@@ -96,15 +95,9 @@ class Augmenter:
         seeds: one seed, or R seeds. With R seeds, replica r sees what a single network with that seed would
             see.
         device: device of the inputs.
-
-    >>> from gilib.data import random_flip
-    >>> augmenter = Augmenter(random_flip, 4, [0, 1], torch.device("cpu"))
-    >>> augmenter(torch.zeros(5, 3, 8, 8)).shape
-    torch.Size([2, 5, 3, 8, 8])
     """
 
     def __init__(self, function: Augmentation, rank: int, seeds: int | Sequence[int], device: torch.device):
-        """Seed the streams."""
         self.function, self.rank, self.shared = function, rank, isinstance(seeds, int)
         each = [seeds] if isinstance(seeds, int) else seeds
         self.generators = [torch.Generator(device).manual_seed(int(seed)) for seed in each]

@@ -58,7 +58,6 @@ class Run:
         replay: bool = False,
         callbacks: Sequence[Callback] = (),
     ):
-        """Prepare everything for step 0."""
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
         self.net, self.steps, self.settings, self.processes = net, steps, settings, processes
         self.callbacks, self.done, self.stopped, self.ended, self.stopped_by = callbacks, 0, False, False, ""

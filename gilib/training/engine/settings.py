@@ -85,7 +85,6 @@ class Checkpoint(Checked):
     deadline: float | None = None
 
     def __post_init__(self) -> None:
-        """Convert the path."""
         object.__setattr__(self, "path", Path(self.path))
 
 

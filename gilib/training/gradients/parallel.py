@@ -87,7 +87,6 @@ class DataParallel(OneProcess):
     """
 
     def __init__(self, group: Any = None):
-        """Join the process group."""
         if not distributed.is_available():
             raise RuntimeError("this build of torch has no torch.distributed: install one that has it")
         if not distributed.is_initialized():
@@ -164,7 +163,6 @@ class DataParallel(OneProcess):
         return bool(count)
 
     def wait(self, device: torch.device) -> None:
-        """Wait for all processes."""
         self.any(False, device)
 
 

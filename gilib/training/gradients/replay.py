@@ -36,7 +36,6 @@ class Replay:
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device):
-        """Store the function; nothing is called yet."""
         self.function, self.on_cpu = function, device.type == "cpu"
         self.calls, self.missed, self.recordings = 0, 0, 0
         self.buffers: tuple[Tensor, ...] = ()

@@ -8,17 +8,16 @@ evaluation is ever rounded. The drawn functions and their log P - log Q stay the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from gilib.arguments import Checked
+from gilib.arguments import Checked, one_of
 from gilib.arithmetic import products_in, set_product_precisions
 from gilib.draws import Drawn
 from gilib.linalg.operation import Operation
 from gilib.training.gradients.parallel import DataParallel
-from gilib.validation import check_choice
 
 PRECISIONS = ("full", "tf32", "bfloat16")
 AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
@@ -43,13 +42,9 @@ class Speed(Checked):
     False
     """
 
-    arithmetic: str = "full"
+    arithmetic: Annotated[str, one_of(*PRECISIONS)] = "full"
     replay: bool = False
     parallel: DataParallel | None = None
-
-    def __post_init__(self) -> None:
-        """Raise for an unknown arithmetic."""
-        check_choice(self.arithmetic, PRECISIONS, "arithmetic")
 
 
 def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDrawn:

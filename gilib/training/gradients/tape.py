@@ -84,9 +84,6 @@ class Tape:
         run: must read and write the same tensors at every call. Random draws inside it are new at every
             repetition.
 
-    Raises:
-        UnrecordableError: if sizes of tensors depend on values; the function has been called once even then.
-
     >>> total, terms = torch.zeros(2), torch.ones(2)
     >>> repeat = Tape(lambda: total.add_(2 * terms))
     >>> _ = terms.fill_(5.0)
@@ -95,7 +92,6 @@ class Tape:
     """
 
     def __init__(self, run: Callable[[], object]):
-        """Call the function once, and record it."""
         with _Recording() as recording:
             run()
         self.operations = recording.operations  # as long as they live, the memory of their results does

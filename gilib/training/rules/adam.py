@@ -46,7 +46,6 @@ class Adam(Rule):
     eps: Positive = 1e-8
 
     def __post_init__(self) -> None:
-        """Raise for rates that are not positive."""
         object.__setattr__(self, "lr", _checked(self.lr, "lr"))
         groups = {name: _checked(rate, f"groups[{name!r}]") for name, rate in self.groups.items()}
         object.__setattr__(self, "groups", groups)
@@ -91,12 +90,10 @@ class RunningAdam(RunningRule):
     recordable = True
 
     def __init__(self, rule: Adam, problem: Problem):
-        """Create the optimiser, with moments of zero."""
         super().__init__(problem)
         self.rule, self.optimiser = rule, _optimiser(rule, problem)
 
     def prepare(self, step: int) -> None:
-        """Count the step, and set its learning rate."""
         self.optimiser.advance(self.rule.factor(step, self.problem.steps))
 
     def step(self, batch: Batch) -> Tensor:
@@ -123,20 +120,15 @@ class RunningAdam(RunningRule):
         return {"adam": self.optimiser.state_dict(), "steps": self.rule.total(self.problem.steps)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.rule.check_total(state["steps"], self.problem.steps)
         self.optimiser.load_state_dict(state["adam"])
 
 
 class RunningWithAdam(RunningRule):
-    """A rule that trains some parameters in its own way, and leaves all others to Adam.
-
-    Attributes:
-        adam: Adam at work on the others; None if there are none.
-    """
+    """A rule that trains some parameters in its own way, and leaves all others to Adam."""
 
     rule: Rule
-    adam: RunningAdam | None = None
+    adam: RunningAdam | None = None  # Adam at work on the others; None if there are none
 
     def leave_to_adam(self, rule: Adam, others: Mapping[str, nn.Parameter], steps: int | None = None) -> None:
         """Start Adam on the other parameters, if there are any, for all steps or the first `steps`."""
@@ -150,7 +142,6 @@ class RunningWithAdam(RunningRule):
         return [] if self.adam is None else self.adam.optimiser.parameters
 
     def prepare(self, step: int) -> None:
-        """Set Adam's learning rate."""
         if self.adam is not None:
             self.adam.prepare(step)
 
@@ -165,7 +156,6 @@ class RunningWithAdam(RunningRule):
         return {"adam": adam, "steps": self.rule.total(self.problem.steps)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.rule.check_total(state["steps"], self.problem.steps)
         if self.adam is not None:
             self.adam.load_state_dict(state["adam"])

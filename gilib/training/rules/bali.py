@@ -10,12 +10,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from gilib.arguments import Positive
+from gilib.arguments import Positive, one_of
 from gilib.arithmetic import exact_products
 from gilib.convolution import window_moments
 from gilib.draws import Drawn, Evaluated, record
@@ -44,9 +44,7 @@ from gilib.regression.joint import (
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.schedules import CosineDecay, Schedule
-from gilib.validation import check_choice
 
-PRIORS = ("absolute", "relative")
 SENSIBLE_BATCH = 100  # points; a smaller minibatch brings a warning
 STALE = 0.1  # relative change of the prior's strength after which V⁻¹ is factorised again
 
@@ -112,18 +110,16 @@ class Bali(Rule):
     supports_kl_weight: ClassVar[bool] = False
     lr: Positive = 0.3
     update_rate: Positive = 0.2
-    prior: str = "absolute"
+    prior: Annotated[str, one_of("absolute", "relative")] = "absolute"
     schedule: Schedule | None = CosineDecay()
     deterministic: bool = False
     keep_moments: bool = False
 
     def __post_init__(self) -> None:
-        """Raise for an update rate above 1, or an unknown kind of prior."""
         if self.update_rate > 1.0:
             raise ValueError(
                 f"update_rate must be at most 1, where only the last minibatch counts, got {self.update_rate}"
             )
-        check_choice(self.prior, PRIORS, "prior")
 
     def begin(self, problem: Problem) -> RunningBali:
         """Return the rule at work.
@@ -151,7 +147,6 @@ class RunningBali(RunningRule):
     rates: list[float | Tensor]  # γ of every layer: numbers, or such tensors, [R]
 
     def __init__(self, rule: Bali, problem: Problem):
-        """Check that the rule can train the network, and set up the regressions."""
         super().__init__(problem)
         self.rule, self.warned = rule, False
         net, objective = problem.net, problem.objective
@@ -332,7 +327,6 @@ class RunningBali(RunningRule):
         return {"steps": self.rule.total(self.problem.steps)} | strengths
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.rule.check_total(state["steps"], self.problem.steps)
         if self.kept is not None:
             self.kept.strengths = state["strengths"].to(self.kept.strengths)
@@ -344,7 +338,6 @@ class LayerRegression:
     windows = 1  # number of observations in a point
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool):
-        """Read the prior, which must be fixed."""
         hyperparameters, posterior = layer.modules_built()
         assert isinstance(posterior, ConjugateWeights)
         self.layer, self.posterior, self.true_targets = layer, posterior, true_targets
@@ -444,18 +437,15 @@ class KernelRegression(LayerRegression):
     layer: Conv2d
 
     def __init__(self, layer: Conv2d, replicas: tuple[int, ...], true_targets: bool):
-        """Count the windows."""
         super().__init__(layer, replicas, true_targets)
         shape = layer.input_shape()
         assert shape is not None
         self.windows = math.prod(layer.windows.output_size((shape[1], shape[2])))
 
     def rows(self, values: Tensor) -> Tensor:
-        """Reshape output images `[S, R, B, O, H', W']` to `[R, S B H' W', O]`."""
         return rows(values.flatten(-2).mT.flatten(-3, -2))
 
     def by_output(self, values: Tensor) -> Tensor:
-        """Reshape `[R, O]` so that it broadcasts with output images."""
         return values[..., None, :, None, None]
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
@@ -482,7 +472,6 @@ class KeptRegression(LayerRegression):
     """
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
-        """Compute the moments of all points."""
         super().__init__(layer, replicas, true_targets)
         inputs = problem.inputs
         if inputs is None:
@@ -511,7 +500,6 @@ class KeptRegression(LayerRegression):
         return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """Return the state after a minibatch."""
         own, state = self.posterior, self._refreshed(strength, rate)
         if state.precision_tril is not own.precision_tril and place.white is not None:
             # The whitened residual was Tᵀ (W - mean) with the old factor T of V⁻¹; this is the new one.

@@ -117,7 +117,6 @@ class RunningRule(ABC):
     ended: str = ""
 
     def __init__(self, problem: Problem):
-        """Store the problem; all replicas are active."""
         self.problem = problem
         self.active = torch.ones(problem.net.replicas, dtype=torch.bool, device=problem.device)
 

@@ -26,12 +26,7 @@ from gilib.training.rules.sampled_weight_rule import (
 def second_moments(features: Tensor, gradients: Tensor) -> tuple[Tensor, Tensor]:
     """Return the means of x xᵀ `[R, I, I]` and g gᵀ `[R, O, O]` over examples and draws.
 
-    Args:
-        features: x, `[..., B, I]`.
-        gradients: g / B, `[S, R, B, O]`.
-
-    >>> second_moments(torch.tensor([[2.0], [4.0]]), torch.tensor([[[0.5], [1.0]]]))  # (4+16)/2, (1+4)/2
-    (tensor([[10.]]), tensor([[2.5000]]))
+    Features x are `[..., B, I]`; the gradients `[S, R, B, O]` are g / B.
     """
     lead, points, size = gradients.shape[:-2], gradients.shape[-2], features.shape[-1]
     inputs = (matmul(features.mT, features) / points).expand(*lead, size, size)
@@ -79,7 +74,6 @@ class NoisyKFAC(SampledWeightRule):
     posterior: ClassVar[type[Posterior]] = MatrixGaussian
 
     def __post_init__(self) -> None:
-        """Raise for a decay above 1."""
         if self.decay > 1.0:
             raise ValueError(
                 f"decay must be at most 1, where only the newest statistics count, got {self.decay}"
@@ -113,7 +107,6 @@ class RunningKFAC(RunningSampledWeightRule):
     rule: NoisyKFAC
 
     def __init__(self, rule: NoisyKFAC, problem: Problem):
-        """Start with A, `inputs`, and S, `outputs`, of zero."""
         super().__init__(rule, problem)
         weights = [own.weights for own in self.trained]
         self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
@@ -122,7 +115,6 @@ class RunningKFAC(RunningSampledWeightRule):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Update statistics, mean and covariances of one layer."""
         rule, prior = self.rule, weight * own.prior_precision()
         rate = rule.decay / (1.0 - (1.0 - rule.decay) ** steps)
         for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):

@@ -47,7 +47,6 @@ class NaturalGradient(Rule):
     schedule: Schedule | None = None
 
     def __post_init__(self) -> None:
-        """Raise for a rate above 1."""
         if self.lr > 1.0:
             raise ValueError(f"lr of natural gradients must be at most 1, a whole step, got {self.lr}")
 
@@ -62,7 +61,6 @@ class RunningNaturalGradient(RunningWithAdam):
     rule: NaturalGradient
 
     def __init__(self, rule: NaturalGradient, problem: Problem):
-        """Separate the parameters of the Gaussians from the others."""
         super().__init__(problem)
         self.rule, self.rate = rule, rule.lr
         self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]
@@ -82,7 +80,6 @@ class RunningNaturalGradient(RunningWithAdam):
         self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
-        """Set the learning rates."""
         super().prepare(step)
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
@@ -124,9 +121,6 @@ def natural_step(
 
     Returns:
         m' and L', in the dtype of `mean`, computed in float64.
-
-    Raises:
-        FactorisationError: if gradients are not finite, or are so large that S' cannot be factorised.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
     # The lower triangle of Lᵀ ∂L is that of the symmetric matrix 2 Lᵀ ∂S L. With its diagonal halved, the

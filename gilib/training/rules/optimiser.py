@@ -36,7 +36,6 @@ class NetworkAdam:
         scheduled: bool = False,
         capturable: bool = False,
     ):
-        """Group the parameters by learning rate."""
         self.kernels, self.scheduled = adam_options(device, capturable), scheduled
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
         as_tensors = scheduled and self.kernels["fused"]
@@ -103,7 +102,6 @@ class ReplicaAdam:
     def __init__(
         self, rates: Rates, replicas: int, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
     ):
-        """Move the parameters into one matrix for each dtype."""
         self.betas, self.eps, self.steps = betas, eps, 0
         by_dtype: dict[torch.dtype, list[tuple[nn.Parameter, Rate]]] = {}
         for parameter, rate in rates.values():

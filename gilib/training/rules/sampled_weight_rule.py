@@ -62,7 +62,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     rule: SampledWeightRule
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
-        """Find the layers to train, and start Adam on the other parameters."""
         super().__init__(problem)
         self.rule, self.rate = rule, rule.lr
         name, kind, objective = type(rule).__name__, rule.posterior, problem.objective
@@ -92,7 +91,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         self.leave_to_adam(rule.base_optimiser, others)
 
     def prepare(self, step: int) -> None:
-        """Set the learning rates."""
         super().prepare(step)
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
@@ -183,7 +181,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         for name, values in self.moments().items():
             for value, saved in zip(values, state[name], strict=True):
                 value.copy_(saved)
@@ -209,17 +206,11 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
 
 
 class WeightGradients(NamedTuple):
-    """Gradients of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the drawn weights of one layer.
+    """Gradients of the mean loss -log P(y_n | f(x_n)) of a minibatch, at the drawn weights of one layer."""
 
-    Attributes:
-        weights: W, `[S, R, I, O]`.
-        gradient: the gradient with respect to W, `[S, R, I, O]`.
-        statistics: the rule's statistics of the layer's inputs and of the gradients with respect to its
-            outputs.
-    """
-
-    weights: Tensor
-    gradient: Tensor
+    weights: Tensor  # W, `[S, R, I, O]`
+    gradient: Tensor  # the gradient with respect to W, `[S, R, I, O]`
+    # the rule's statistics of the layer's inputs and of the gradients with respect to its outputs
     statistics: tuple[Tensor, ...] = ()
 
 

@@ -69,7 +69,6 @@ class SGHMC(Rule):
     adaptation: CountOrZero | None = None
 
     def __post_init__(self) -> None:
-        """Raise for a `momentum_decay` above 1, or an `adaptation` longer than burn-in."""
         if self.momentum_decay > 1.0:
             raise ValueError(
                 f"momentum_decay must be at most 1, which keeps no momentum, got {self.momentum_decay}"
@@ -112,7 +111,6 @@ class RunningSGHMC(RunningWithAdam):
     rule: SGHMC
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        """Start with zero momentum and an empty window of the last states of burn-in."""
         super().__init__(problem)
         self.rule, sampled = rule, point_parameters(problem.net)
         self.values = list(sampled.values())
@@ -129,7 +127,6 @@ class RunningSGHMC(RunningWithAdam):
             self.adam.check_freeze()
 
     def prepare(self, step: int) -> None:
-        """Count Adam's step during burn-in."""
         if step < self.rule.burn_in:
             super().prepare(step)
 
@@ -194,7 +191,6 @@ class RunningSGHMC(RunningWithAdam):
         return {"coordinates": coordinates, "window": self.window, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         for own, saved in zip(self.coordinates, state["coordinates"], strict=True):
             for name, value in vars(own).items():
                 value.copy_(saved[name])
@@ -235,10 +231,6 @@ def chosen(window: Sequence[Tensor], filled: int, normal: Tensor) -> list[Tensor
     """Choose one of the first `filled` states for every replica, uniformly.
 
     The choice is a function of `normal`, `[R]`, which must be standard normal.
-
-    >>> ring = torch.arange(4.0).reshape(4, 1, 1)
-    >>> [float(chosen([ring], 2, torch.tensor(normal))[0]) for normal in (-0.1, 0.1)]
-    [0.0, 1.0]
     """
     place = (torch.special.ndtr(normal) * filled).long().clamp(max=filled - 1)
     return [ring.take_along_dim(place[None, ..., None, None], 0).squeeze(0) for ring in window]

@@ -58,16 +58,10 @@ class VariationalRule(SampledWeightRule, ABC):
     posterior: ClassVar[type[Posterior]] = Factorised
 
     def __post_init__(self) -> None:
-        """Store the betas as a tuple."""
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningVariational:
-        """Return the rule at work.
-
-        Raises:
-            ValueError: if no layer has learned `Factorised` weights, or a layer or its prior is of an
-                unsuitable kind.
-        """
+        """Return the rule at work."""
         return RunningVariational(self, problem)
 
     @abstractmethod
@@ -238,7 +232,6 @@ class RunningVariational(RunningSampledWeightRule):
     rule: VariationalRule
 
     def __init__(self, rule: VariationalRule, problem: Problem):
-        """Start with moments of zero."""
         super().__init__(rule, problem)
         self.first = self._zeros()
 
@@ -248,7 +241,6 @@ class RunningVariational(RunningSampledWeightRule):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Update m, μ and Λ of one layer."""
         rule, weights = self.rule, own.weights
         precision, prior = (-weights.log_variance).exp(), weight * own.prior_precision()
         state = LayerState(weights.mean, precision, prior)
@@ -273,7 +265,6 @@ class RunningVadam(RunningVariational):
     """Vadam at work; it holds v, too, in `second`."""
 
     def __init__(self, rule: Vadam, problem: Problem):
-        """Start with both moments at zero."""
         super().__init__(rule, problem)
         self.second = self._zeros()
 

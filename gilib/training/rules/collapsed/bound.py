@@ -20,21 +20,13 @@ from gilib.statistics import per_output_statistics
 
 
 class Sums(NamedTuple):
-    """The sums over the data that the bound needs, in float64.
+    """The sums over the data that the bound needs, in float64."""
 
-    Attributes:
-        gram: A Aᵀ, `[M, M]`.
-        moments: A y, `[M, O]`.
-        squares: Σ_n y_no², `[O]`.
-        left: Σ_n k(x_n, x_n) - |a(x_n)|², the prior variance that the inducing points leave unexplained.
-        points: N; with weights their sum.
-    """
-
-    gram: Tensor
-    moments: Tensor
-    squares: Tensor
-    left: Tensor
-    points: Tensor
+    gram: Tensor  # A Aᵀ, `[M, M]`
+    moments: Tensor  # A y, `[M, O]`
+    squares: Tensor  # Σ_n y_no², `[O]`
+    left: Tensor  # Σ_n k(x_n, x_n) - |a(x_n)|², the prior variance that the inducing points leave unexplained
+    points: Tensor  # N; with weights their sum
 
     @classmethod
     def over(cls, parts: Iterable[Self]) -> Self:
@@ -43,17 +35,11 @@ class Sums(NamedTuple):
 
 
 class WhitePosterior(NamedTuple):
-    """Q(w_o) = N(B⁻¹ ΦᵀΛv, B⁻¹) of every output, B = T Tᵀ = Id + ΦᵀΛΦ: a regression onto pseudo-outputs v.
+    """Q(w_o) = N(B⁻¹ ΦᵀΛv, B⁻¹) of every output, B = T Tᵀ = Id + ΦᵀΛΦ: a regression onto pseudo-outputs v."""
 
-    Attributes:
-        mean: the mean, `[M, O]`.
-        factor: T, `[O, M, M]`.
-        inverse: T⁻¹, `[O, M, M]`.
-    """
-
-    mean: Tensor
-    factor: Tensor
-    inverse: Tensor
+    mean: Tensor  # the mean, `[M, O]`
+    factor: Tensor  # T, `[O, M, M]`
+    inverse: Tensor  # T⁻¹, `[O, M, M]`
 
     @classmethod
     def of(cls, features: Tensor, targets: Tensor, precision: Tensor) -> Self:

@@ -35,7 +35,6 @@ class ProcessOfClasses(CollapsedModel):
     """
 
     def __init__(self, process: SparseProcess, matrix: Tensor, likelihood: Categorical):
-        """Start without data, at the prior."""
         self.process, self.matrix, self.likelihood = process, matrix.double(), likelihood
         self.known = process.parameters
         self.moments = self.precision = matrix.new_zeros(0, len(matrix), dtype=torch.float64)
@@ -47,7 +46,6 @@ class ProcessOfClasses(CollapsedModel):
 
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Set Q, and return the bound."""
         self._settle(x, y, weights)
         white, left = features_of(self.process.inducing(), x)
         posterior = self._posterior(white)

@@ -24,16 +24,11 @@ MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not t
 
 
 class CollapsedModel(ABC):
-    """A model whose bound has a closed form under its best posterior.
+    """A model whose bound has a closed form under its best posterior."""
 
-    Attributes:
-        known: parameters of the network that are not searched, because the model sets them or leaves them as
-            they are.
-        own: parameters that are searched besides those of network and likelihood.
-    """
-
+    # parameters of the network that are not searched, because the model sets them or leaves them as they are
     known: Sequence[nn.Parameter]
-    own: Sequence[nn.Parameter] = ()
+    own: Sequence[nn.Parameter] = ()  # parameters that are searched besides those of network and likelihood
 
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""
@@ -87,7 +82,6 @@ class SparseProcess:
     """A `GP` layer with `FreeGaussian`: its kernel, its inducing inputs and its posterior."""
 
     def __init__(self, layer: GP, white: bool = False):
-        """Store layer and posterior; the kernel may have white noise only if `white`."""
         if not isinstance(layer.weights, FreeInducing):
             raise ValueError(f"the process must have the posterior FreeGaussian, got {layer.posterior}")
         self.layer, self.posterior = layer, layer.weights
@@ -186,7 +180,6 @@ class SingleProcess(CollapsedModel):
     """One process for all outputs, with noise of the same size everywhere."""
 
     def __init__(self, process: SparseProcess, likelihood: Gaussian | PerOutputGaussian):
-        """Store process and likelihood; only kernel and noise are searched."""
         self.process, self.likelihood, self.known = process, likelihood, process.parameters
 
     @property

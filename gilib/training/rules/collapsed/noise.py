@@ -45,7 +45,6 @@ class ProcessWithNoise(CollapsedModel):
     """
 
     def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
-        """Start with pseudo-outputs of zero, with precisions of 1."""
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
         self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))  # [M, O]
@@ -99,7 +98,6 @@ class ProcessWithNoise(CollapsedModel):
 
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Set the posteriors of both processes, and return the bound."""
         posterior, inducing = self._posterior(), self.mean.inducing()
         pieces = list(in_pieces(x, y, weights))
         at = [self._at(posterior, x_part) for x_part, *_ in pieces]

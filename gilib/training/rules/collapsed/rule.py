@@ -77,7 +77,6 @@ class Collapsed(Rule):
     tolerance: Positive = 1e-5
 
     def __post_init__(self) -> None:
-        """Raise for fewer than two evaluations."""
         check_count(self.evaluations, "evaluations", 2)
 
     def begin(self, problem: Problem) -> RunningCollapsed:
@@ -95,7 +94,6 @@ class RunningCollapsed(RunningRule):
     """The rule at work; it searches the parameters of kernel and noise."""
 
     def __init__(self, rule: Collapsed, problem: Problem):
-        """Find the model that the network is."""
         super().__init__(problem)
         given = problem.likelihood
         self.weighted = given if isinstance(given, Weighted) else None
@@ -203,7 +201,6 @@ class RunningCollapsed(RunningRule):
         return {"search": self.search.state_dict(), "own": own, **stands}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.search.load_state_dict(state["search"])
         self.last, self.idle = float(state["last"]), int(state["idle"])
         self.spacing, self.ended = state["spacing"].to(self.parameters[0].device), state.get("ended", "")
