@@ -57,18 +57,6 @@ def test_moments_of_parts_that_are_not_random():
     assert known.draw(num_samples=2).moments(X).variance is None
 
 
-def test_it_is_a_layer_like_others(tmp_path):
-    """In the middle of a network, with replicas: trained, saved, loaded, predicted."""
-    layers = [Concat([gilib.Linear(2, 3), gilib.Linear(2, 2)]), nn.ReLU(), gilib.Linear(5, 1)]
-    net = gilib.Network(normals(6, 2), layers, replicas=(2,), generator=seeded(), dtype=D)
-    likelihood = gilib.Gaussian(0.1)
-    gilib.fit(net, likelihood, X, X[:, :1], steps=3, progress=False)
-    gilib.save(tmp_path / "model", net, likelihood)
-    again = gilib.load(tmp_path / "model").network
-    found = [gilib.predict(n, likelihood, X, 4, generator=seeded(2)).mean for n in (net, again)]
-    assert found[0].shape == (2, 5, 1) and torch.equal(*found)
-
-
 def test_what_is_refused():
     with pytest.raises(ValueError, match=r"are joined must give vectors, got shapes \[\[3, 4, 4\]\]"):
         Concat([nn.Identity()]).build((3, 4, 4), BuildContext(4))

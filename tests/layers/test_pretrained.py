@@ -1,7 +1,6 @@
 """A trained module is a layer: the module itself, frozen, with functions in the place of modules inside."""
 
 import copy
-import math
 import threading
 
 import pytest
@@ -12,7 +11,7 @@ import gilib
 from gilib.draws import Estimate, record
 from gilib.layers import Pretrained
 from gilib.posteriors import BuildContext
-from tests.support import D, assert_equal, log_evidence, normals, ridge, seeded, shaken, with_ones
+from tests.support import D, assert_equal, normals, seeded, shaken
 
 X, Y = normals(12, 3, seed=1), normals(12, 2, seed=2)
 
@@ -70,27 +69,6 @@ def test_axes_of_samples_and_replicas_are_those_of_a_loop():
     for s in range(3):
         for r in range(2):
             assert_equal(output[s, r], module(points[s, r]).detach())
-
-
-def test_exact_regression_on_features_is_bayesian_linear_regression():
-    """With all inputs as inducing points and the true noise every draw's ELBO is the evidence."""
-    body = trained(Own(6))
-    body.head = nn.Identity()
-    last = gilib.Linear(6, 2, gilib.GlobalInducing(log_precision=-math.log(0.4)))
-    net = gilib.Network(X, [Pretrained(body), last], pseudo_outputs=Y, generator=seeded())
-    features = with_ones(copy.deepcopy(body).eval()(X).detach())
-    draw = net.draw(5, generator=seeded())
-    bounds = gilib.elbo(draw, gilib.Gaussian(0.4).to(D), X, Y, num_data=12, reduction="none")
-    evidence = log_evidence(features, Y, 1 / 7, 0.4)
-    assert_equal(bounds.detach(), evidence.expand(5), 1e-9)
-    mean, covariance = ridge(features, Y, 7.0, 0.4)
-    weights = net.draw(4000, generator=seeded()).function.functions[-1].weights
-    assert bool(
-        ((weights.mean(0) - mean).abs() < 6 * covariance.diagonal().sqrt()[:, None] / 4000**0.5).all()
-    )
-    noisy = net.draw(1, generator=seeded())
-    grads = torch.autograd.grad(noisy(X).sum(), net.inducing_points)[0]
-    assert grads.abs().min() > 0  # inducing points are trained through the body
 
 
 def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():

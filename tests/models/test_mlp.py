@@ -68,14 +68,6 @@ def test_starting_values_of_the_paper():
     assert torch.equal(points, normals(6, 2)) and torch.equal(targets, normals(6, 1, seed=1))  # copies
 
 
-def test_factorised_starts_as_the_paper_says_and_as_the_reference_implementation_does():
-    for start, power in (("paper", 0.5), ("reference", 1.0)):
-        posterior = gilib.Factorised(variance_start=start)
-        layer = next(iter(gilib.models.mlp(8, (), 3, posterior=posterior, dtype=D).layers))
-        assert_equal(layer.weights.log_variance.exp().detach(), torch.full((9, 3), 1e-3 / 9**power, dtype=D))
-        assert_equal(3.0 * layer.weights.mean.detach(), layer.weights.scaled_mean.detach())
-
-
 @pytest.mark.parametrize("activation", [nn.LeakyReLU(0.2), nn.Sequential(nn.Tanh(), nn.Hardtanh(-0.5, 0.25))])
 def test_activations_with_arguments(activation, tmp_path):
     """Of which every place has its own, and which files keep."""

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import gilib
-from gilib.linalg import ScaledIdentity
 from tests.support import (
     PRECISIONS,
     D,
@@ -86,19 +85,6 @@ def test_a_wrong_noise_is_not_exact():
     assert bounds.mean() < log_evidence(with_ones(X), Y, 1 / 3, 2 * NOISE)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", FIXED)
-def test_posterior_moments_are_those_of_ridge_regression(name, precision):
-    prior, variance = FIXED[name]
-    net = exact_net(exact_posterior(precision), prior)
-    mean, covariance = ridge(with_ones(X), Y, 1 / variance(3), NOISE)
-    layer = next(iter(net.layers))
-    operator = ScaledIdentity(torch.tensor(1 / variance(3), dtype=D), 3)
-    posterior = layer.weights.condition(layer.features(X), operator)
-    assert_equal(posterior.mean.detach(), mean, 1e-10)
-    assert_equal(posterior.covariance.detach(), covariance.expand(posterior.covariance.shape), 1e-10)
-
-
 def test_predictions_are_those_of_ridge_regression():
     net = exact_net(exact_posterior(), gilib.NealPrior())
     mean, covariance = ridge(with_ones(X), Y, 3.0, NOISE)
@@ -155,17 +141,3 @@ def test_under_a_learned_scale_the_bound_depends_on_the_scale_only(prior):
     bounds, same, different = (elbos(net, net.draw(noise=z)) for z in (noise, weights, scale))
     assert_equal(same, bounds, 1e-8)
     assert ((different - bounds).abs() > 1e-3).all()
-
-
-def test_the_data_give_the_same_functions_as_more_inducing_points_of_no_precision():
-    """Points whose pseudo-outputs know nothing change nothing."""
-    posterior = exact_posterior(precision="shared")
-    net = exact_net(posterior, gilib.NealPrior())
-    more, targets = torch.cat([X, normals(4, 2, seed=11)]), torch.cat([Y, normals(4, 2, seed=12)])
-    larger = gilib.models.mlp(2, (), 2, posterior=posterior, inducing_points=more, pseudo_outputs=targets)
-    with torch.no_grad():
-        next(iter(larger.layers)).weights.pseudo.scaled_log_precision[-4:] = -20.0
-    noise = net.base_noise(3, seeded(1))
-    a, b = net.draw(noise=noise), larger.draw(noise=noise)
-    assert_equal(a(X), b(X), 1e-9)
-    assert_equal(a.log_pq, b.log_pq, 1e-9)

@@ -10,7 +10,7 @@ from gilib.posteriors import BuildContext, Conjugate
 from gilib.randomness import Noise
 from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
-from tests.support.oracles import assert_mean_within, draw_weights, normal, positive_definite
+from tests.support.oracles import draw_weights, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 I, O, B = 4, 3, 5  # noqa: E741
@@ -57,17 +57,6 @@ def test_a_draw_and_its_density(make_prior, generator):
     flat = weights.mT.flatten(1)
     log_ratio = prior_distribution(prior).log_prob(flat) - dense(module, rows, columns).log_prob(flat)
     torch.testing.assert_close(log_pq, log_ratio, rtol=1e-10, atol=1e-10)
-
-
-def test_sampled_moments(make_prior, generator):
-    """W = W̃ / √I, Cov vec W̃ = Σ ⊗ V."""
-    module, rows, columns = moved(generator)
-    weights, _ = draw_weights(module, None, make_prior(generator, I), normal(generator, 4000, I, O))
-    dist = dense(module, rows, columns)
-    flat = weights.mT.flatten(1)
-    assert_mean_within(flat, dist.mean)
-    deviation = flat - dist.mean
-    assert_mean_within(deviation[:, :, None] * deviation[:, None, :], dist.covariance_matrix)
 
 
 def estimated(module, x, noise, prior):
@@ -149,16 +138,6 @@ def test_everything_is_state():
         "steps",
     }
     assert set(module.state_dict()) == names
-
-
-def test_a_model_is_saved_with_its_state(tmp_path, generator):
-    net = gilib.models.mlp(2, (3,), 1, posterior=Conjugate(df=4.5), dtype=torch.float64)
-    for layer in (list(net.layers)[0], list(net.layers)[2]):
-        layer.weights.centre.add_(normal(generator, *layer.weights.centre.shape))
-    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.3, learn=True))
-    loaded = gilib.load(tmp_path / "model")[0]
-    x, noise = normal(generator, 6, 2), net.base_noise(2, generator)
-    assert torch.equal(loaded.draw(noise=noise)(x), net.draw(noise=noise)(x))
 
 
 @pytest.mark.parametrize("name", ["initial_sd", "df", "scale"])

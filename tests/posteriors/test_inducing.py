@@ -10,7 +10,6 @@ from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
 from tests.support import seeded
 from tests.support.oracles import (
-    assert_mean_within,
     columns_log_prob,
     condition_jointly,
     draw_weights,
@@ -83,33 +82,6 @@ def test_log_ratio_identity(family, kind, make_prior, perturbed, generator):
     torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
 
 
-def test_with_the_data_as_inducing_points_every_draw_gives_the_evidence(make_prior, generator):
-    """One layer, U = X, v = y, Λ = 1/σ²: log P(y|w) + log P(w) - log Q(w) = log P(y) for every w."""
-    variance = 0.37
-    x, y = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
-    module = build(
-        GlobalInducing(log_precision=-float(torch.tensor(variance).log())),
-        generator,
-        last=True,
-        pseudo_outputs=y,
-    )
-    prior = make_prior(generator, FAN_IN)
-    weights, log_pq = draw_weights(module, x, prior, normal(generator, 20, FAN_IN, OUTPUTS))
-    noise = variance * torch.eye(POINTS)[None]
-    log_likelihood = columns_log_prob(y.expand(20, -1, -1), x @ weights, noise)
-    evidence = x @ torch.linalg.inv(prior.dense()) @ x.mT + noise
-    expected = columns_log_prob(y, torch.zeros_like(y), evidence)
-    torch.testing.assert_close(log_likelihood + log_pq, expected.expand(20), rtol=0, atol=1e-9)
-
-
-def test_mean_of_q_over_p_under_p_is_one(kind, make_prior, perturbed, generator):
-    module = perturbed(build(GlobalInducing(precision=kind, log_precision=-1.0), generator))
-    prior, given = make_prior(generator, FAN_IN), 0.5 * normal(generator, POINTS, FAN_IN)
-    weights = prior.sqrt_inv_matmul(normal(generator, 20_000, FAN_IN, OUTPUTS))
-    log_p = columns_log_prob(weights, torch.zeros(FAN_IN, OUTPUTS), torch.linalg.inv(prior.dense())[None])
-    assert_mean_within((module.condition(given, prior).log_prob(weights) - log_p).exp().detach(), 1.0)
-
-
 def copy_parameters(source, target, **changed):
     """Give `target` the parameters of `source`, but for those named."""
     state = {**source.state_dict(), **changed}
@@ -123,24 +95,6 @@ def assert_same_draws(one, other, given, generator, lead=(7,)):
     drawn = [draw_weights(m, given if m.needs_inducing else None, prior, noise) for m in (one, other)]
     for left, right in zip(*drawn, strict=True):
         torch.testing.assert_close(left, right, **EXACT)
-
-
-@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
-def test_equal_precisions_per_output_are_a_shared_precision(family, perturbed, generator):
-    shared = perturbed(build(family(), generator))
-    separate = build(family(precision="per_output"), generator)
-    repeated = shared.pseudo.scaled_log_precision.detach().expand(OUTPUTS, POINTS)
-    copy_parameters(shared, separate, **{"pseudo.scaled_log_precision": repeated})
-    assert_same_draws(shared, separate, normal(generator, 7, POINTS, FAN_IN), generator)
-
-
-@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
-def test_a_diagonal_root_is_a_shared_precision(family, perturbed, generator):
-    shared = perturbed(build(family(), generator))
-    full = build(family(precision="full"), generator)
-    upper = normal(generator, POINTS, POINTS).triu()  # not part of the root
-    copy_parameters(shared, full, **{"pseudo.scaled_root": upper})
-    assert_same_draws(shared, full, normal(generator, 7, POINTS, FAN_IN), generator)
 
 
 @pytest.mark.parametrize("bias", [True, False])

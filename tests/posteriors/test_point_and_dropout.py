@@ -201,18 +201,3 @@ def test_nothing_is_dropped_at_rate_zero(generator):
     weights, log_pq = module.draw(None, prior_of(DENSE, generator), normal(generator, 50, CHANNELS))
     torch.testing.assert_close(weights, module.mean_if_kept.expand(50, -1, -1))
     torch.testing.assert_close(log_pq, log_prior(module.mean_if_kept, prior_of(DENSE, generator)).expand(50))
-
-
-@pytest.mark.parametrize("posterior", [PointEstimate(), Dropout(RATE)], ids=["point", "dropout"])
-@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
-def test_they_train_in_replicas_and_are_saved(posterior, estimator, tmp_path):
-    x, y = normals(20, 2), normals(20, 2, seed=1).tanh()
-    net = gilib.models.mlp(2, (8,), 2, posterior=posterior, replicas=(2,), generator=seeded(), dtype=D)
-    likelihood = gilib.Gaussian(0.1)
-    settings = {"steps": 80, "rule": gilib.Adam(0.03), "estimator": estimator, "progress": False}
-    history = gilib.fit(net, likelihood, x, y, **settings)
-    assert bool((history.elbo[-10:].mean(0) > history.elbo[:10].mean(0) + 0.5).all())
-    gilib.save(tmp_path / "model.pt", net, likelihood)
-    again, _, _, _ = gilib.load(tmp_path / "model.pt")
-    drawn = (model.draw(3, generator=seeded(2))(x) for model in (net, again))
-    assert torch.equal(*drawn)

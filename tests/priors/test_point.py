@@ -141,16 +141,6 @@ def test_it_shares_a_program_with_other_priors():
     assert (used != 0).tolist() == [False, True, False]
 
 
-def test_it_is_saved_and_loaded(tmp_path):
-    net = small_net(gilib.GlobalInducing(), LEARNED, replicas=(2,))
-    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1))
-    again = gilib.load(tmp_path / "model")[0]
-    assert layer(again, 0).prior == LEARNED
-    assert torch.equal(scale_of(again), scale_of(net)) and float(scale_of(net).abs().min()) > 0
-    noise = net.base_noise(3)
-    assert torch.equal(net.draw(noise=noise).log_pq, again.draw(noise=noise).log_pq)
-
-
 def test_what_is_refused():
     with pytest.raises(TypeError, match="learn must be a bool, got int"):
         NealPrior(learn=1)

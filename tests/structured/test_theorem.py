@@ -21,7 +21,6 @@ from tests.structured.reading import (
     network,
     oracle_of,
     shape_of,
-    widths_of,
     write_root,
 )
 from tests.support import D, assert_equal, normals, seeded
@@ -104,47 +103,10 @@ def test_patterns_of_the_factor(family):
             assert layer_of(net).family.couples(row, column, depth) == wanted
 
 
-@pytest.mark.parametrize(("family", "name"), [case for case in CASES if case[0] != "fully_coupled"])
-def test_fully_coupled_on_the_pattern_of_another_family_is_that_family(family, name):
-    """Values, means, variances, divergence and bound, for the same normals."""
-    shape = shape_of(name)
-    full, sparse = network("fully_coupled", shape), network(family, shape)
-    write_root(full, dense_root(full).detach() * oracle.mask(*shape, family))
-    y, noise = normals(6, shape[0][-1], seed=42), full.estimate_noise(3, 6, seeded(1))
-    with torch.no_grad():
-        write_root(sparse, dense_root(full))
-        a, b = full.estimate(noise=noise), sparse.estimate(noise=noise)
-        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
-            assert_equal(found, wanted, 1e-10)
-        layers = (drawn.function.functions[0].outputs(X) for drawn in (a, b))
-        for found, wanted in zip(*layers, strict=True):
-            assert_equal(found, wanted, 1e-10)
-
-
 def everything(drawn, y):
     """What is known of an estimate at X."""
     bound = gilib.elbo(drawn, gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")
     return drawn(X), *drawn.marginals(X), drawn.log_pq, bound
-
-
-def stacked(net):
-    """Doubly stochastic layers with the parameters of a mean field: gilib.GP around the mean functions."""
-    layer, layers = layer_of(net), []
-    for k, mean in enumerate(layer.weights.means):
-        points, entering, width = mean.shape[-2], list(layer)[k].in_features, mean.shape[-1]
-        own = gilib.GP(
-            entering, width, posterior=gilib.FreeGaussian(points), jitter=layer.jitter, num_features=8
-        )
-        if k == len(layer.weights.means) - 1:
-            layers.append(own)
-        elif entering == width:
-            layers.append(gilib.Residual([own]))
-        else:
-            fixed = gilib.layers.FixedLinear(entering, width, oracle_of(net).layers[k].mean)
-            layers.append(gilib.Sum([own, fixed]))
-    other = gilib.Network(None, layers, input_shape=(2,), generator=seeded(), dtype=D)
-    copy_mean_field(net, [module for module in other.modules() if isinstance(module, gilib.GP)])
-    return other
 
 
 def copy_mean_field(net, gps):
@@ -161,17 +123,6 @@ def copy_mean_field(net, gps):
             start = place.stop
 
 
-@pytest.mark.parametrize("name", ["one layer", "two layers", "three layers", "two outputs", "widths differ"])
-def test_a_mean_field_is_stacked_free_gaussians(name):
-    net = network("mean_field", shape_of(name))
-    other, noise = stacked(net), net.estimate_noise(3, 6, seeded(1))
-    y = normals(6, widths_of(net)[-1], seed=42)
-    with torch.no_grad():
-        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
-        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
-            assert_equal(found, wanted, 1e-9)
-
-
 @pytest.mark.parametrize("family", [MeanField, FullyCoupled, StripesAndArrow])
 def test_one_layer_is_a_sparse_process(family):
     z = normals(5, 2, seed=45)
@@ -185,17 +136,6 @@ def test_one_layer_is_a_sparse_process(family):
         a, b = net.estimate(noise=noise), other.estimate(noise=noise)
         for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
             assert_equal(found, wanted, 1e-9)
-
-
-def test_one_fully_coupled_layer_of_two_outputs_couples_them():
-    """Its marginals are no sparse process's: outputs of a point are correlated, as the oracle has it."""
-    net = network("fully_coupled", ((2,), (4,)))
-    noise = net.estimate_noise(1, 6, seeded(1))
-    with torch.no_grad():
-        mean, covariance = oracle.conditional(oracle_of(net), X, [], 0)
-        values = torch.linalg.cholesky(covariance) @ noise.points[0][..., None]
-        assert_equal(net.estimate(noise=noise)(X)[0], mean + values[..., 0], 1e-9)
-        assert float(covariance[:, 0, 1].abs().min()) > 1e-3
 
 
 @pytest.mark.parametrize("width", [2, 3])

@@ -7,14 +7,14 @@ from torch import nn
 import gilib
 from gilib.training import Bali, ExponentialDecay
 from tests.support import D, assert_equal, seeded
-from tests.support.layerwise import LABELS, STEPS, B, X, Y, assert_resumes, fit, model, noise, regressions
+from tests.support.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
 
 
 def test_outputs_sampled_in_place_of_weights():
     """BALI-L: the same fit, from noise of other shape; deterministic steps do not tell the two apart."""
     nets = {face: model() for face in ("draw", "pointwise")}
     for face, net in nets.items():
-        fit(net, noise(), estimator=face, steps=150)
+        fit(net, noise(), estimator=face, steps=60)
         errors = (net.draw(50, generator=seeded())(X).mean(0) - Y).square().mean()
         assert float(errors) < 0.5 * float(Y.var())
     assert not torch.allclose(*(regressions(net)[0].mean for net in nets.values()))
@@ -54,15 +54,6 @@ def test_single_precision_follows_double_precision():
     assert float((exact - rounded).norm() / exact.norm()) < 1e-3
 
 
-def test_single_precision_trains_as_well():
-    """A deep network's steps do not contract, and rounding grows until other functions fit as well."""
-    noises = [noise(), noise()]
-    fits = in_both_precisions(lambda dtype: model(2, (20,), dtype=dtype), noises, Y, Bali())
-    errors = [float((outputs - Y).square().mean()) for outputs in fits]
-    assert all(error < 0.1 * float(Y.var()) for error in errors)
-    assert all(float(own.noise_variance.detach()) < 0.1 for own in noises)
-
-
 def test_more_outputs_than_inputs_in_single_precision():
     """At the first step the targets are X̃ W̃, of rank 10, but for short steps.
 
@@ -80,21 +71,16 @@ def test_inputs_of_rank_one_in_single_precision():
 
     In some directions nothing but the prior is left of their residual scatter, and rounding is larger.
     """
-    for seed in range(40):
+    for seed in range(8):
         source = seeded(seed)
         seen = torch.randn(40_000, 1, generator=source)
         x = seen @ torch.randn(1, 16, generator=source).sign()
         net = gilib.models.mlp(16, (50,), 1, posterior=gilib.posteriors.Conjugate(), generator=source)
-        likelihood, steps = noise(), 3 if seed else 200
+        likelihood, steps = noise(), 3 if seed else 60
         fit(net, likelihood, x, seen.sin(), rule=Bali(lr=1.0), steps=steps, batch_size=1000)
-        if steps == 200:
+        if steps == 60:
             errors = gilib.predict(net, likelihood, x[:1000], 50).mean - seen[:1000].sin()
             assert float(errors.square().mean()) < 0.05 * float(seen.sin().var())
-
-
-@pytest.mark.parametrize("replicas", [(), (2,)])
-def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    assert_resumes(tmp_path / "checkpoint", replicas)
 
 
 def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
@@ -115,18 +101,6 @@ def test_a_second_training_continues_the_averages():
     for own, mean in zip(regressions(net), before, strict=True):
         assert int(own.steps) == STEPS + 1
         assert float((own.mean - mean).norm() / mean.norm()) < 0.5  # γ = 1 / 13, not 1
-
-
-def test_replicas_train_as_they_would_alone():
-    x = torch.stack([X, X + 0.1])
-    together, likelihood = model(replicas=(2,)), noise((2,))
-    history = fit(together, likelihood, x, Y, seed=[7, 1], batch_size=B)
-    for r, seed in enumerate((7, 1)):
-        alone, own = model(), noise()
-        assert_equal(history.elbo[:, r], fit(alone, own, x[r], Y, seed=seed, batch_size=B).elbo, 1e-9)
-        for one, other in zip(regressions(together), regressions(alone), strict=True):
-            assert_equal(one.mean[r], other.mean, 1e-9)
-        assert_equal(likelihood.noise_variance.detach()[r], own.noise_variance.detach(), 1e-9)
 
 
 def test_a_replica_that_breaks_down_is_left_alone():

@@ -43,30 +43,6 @@ def copy_replica(together, singles):
                 parameter.data.copy_(joint.get_parameter(key).data[r])
 
 
-@pytest.mark.parametrize(("name", "batch_size"), [*((name, 5) for name in CASES), ("fac→gi", None)])
-def test_replicas_train_as_they_would_alone(name, batch_size):
-    together, singles = model(name, (R,)), [model(name) for _ in range(R)]
-    copy_replica(together, singles)
-    settings = {"batch_size": batch_size, "estimator": CASES[name][2]}
-    history = fit(*together, rule=gilib.Adam(RATES), seed=SEEDS, on_divergence="freeze", **settings)
-    assert history.elbo.shape == (STEPS, R) and history.diverged_at.tolist() == [-1] * R
-    for r, single in enumerate(singles):
-        alone = fit(*single, X[r], Y[r], rule=gilib.Adam(RATES[r]), seed=SEEDS[r], **settings)
-        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
-        for ours, theirs in zip(together, single, strict=True):
-            for key, parameter in theirs.named_parameters():
-                assert_equal(ours.get_parameter(key)[r].detach(), parameter.detach(), 1e-10)
-
-
-def test_data_without_replicas_are_shared_but_shuffled_for_each():
-    together, singles = model("gi", (R,)), [model("gi") for _ in range(R)]
-    copy_replica(together, singles)
-    history = fit(*together, X[0], Y[0], seed=SEEDS, batch_size=5)
-    for r, single in enumerate(singles):
-        alone = fit(*single, X[0], Y[0], seed=SEEDS[r], batch_size=5)
-        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
-
-
 @pytest.mark.parametrize("trouble", ["bound", "factorisation"])
 def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
     healthy, sick = model("gi", (R,)), model("gi", (R,))
@@ -98,22 +74,6 @@ def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
 def test_without_freezing_divergence_is_an_error():
     with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
         fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
-
-
-@pytest.mark.parametrize("name", ["gi", "fac"])
-def test_a_paused_training_ends_where_an_uninterrupted_one_does(name, tmp_path):
-    settings = {"seed": SEEDS, "rule": gilib.Adam(RATES), "batch_size": 5, "on_divergence": "freeze"}
-    settings["estimator"] = CASES[name][2]
-    whole = model(name, (R,))
-    expected = fit(*whole, **settings)
-    parts, history, pauses = step_by_step(
-        tmp_path / "run", lambda: model(name, (R,)), partial(fit, **settings)
-    )
-    assert pauses == STEPS - 1
-    assert torch.equal(history.elbo, expected.elbo)
-    for ours, theirs in zip(parts, whole, strict=True):
-        for key, parameter in theirs.named_parameters():
-            assert torch.equal(ours.get_parameter(key), parameter)
 
 
 def test_replica_adam_is_adam():
@@ -174,16 +134,6 @@ def test_parameters_have_their_own_memory_after_a_training_that_never_began(tmp_
         gilib.fit(net, noise, y, x, **settings)
     for parameter in net.parameters():
         assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
-
-
-def test_predictions_with_a_generator_for_every_replica():
-    net, likelihood = model("gi", (R,))
-    singles = [model("gi") for _ in range(R)]
-    copy_replica((net, likelihood), singles)
-    together = gilib.predict(net, likelihood, X, 5, generator=ReplicaGenerators(SEEDS))
-    for r, single in enumerate(singles):
-        alone = gilib.predict(*single, X[r], 5, generator=torch.Generator().manual_seed(SEEDS[r]))
-        assert_equal(together.means[:, r], alone.means, 1e-10)
 
 
 @pytest.mark.parametrize(

@@ -148,18 +148,6 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     assert all(torch.equal(states[name], again[name]) for name in states)
 
 
-def test_replicas_are_chains_as_each_would_be_alone():
-    seeds, rule = [3, 8], SGHMC(6, window=3)
-    net, noise = learner((2,))
-    history = train(net, rule, 9, likelihood=noise, seed=seeds, batch_size=7)
-    for r, seed in enumerate(seeds):
-        alone, own = learner()
-        single = train(alone, rule, 9, likelihood=own, seed=seed, batch_size=7)
-        assert_equal(history.elbo[:, r], single.elbo, 1e-9)
-        for name, value in net.named_parameters():
-            assert_equal(value[r].detach(), alone.get_parameter(name).detach(), 1e-9)
-
-
 def test_a_chain_that_breaks_down_stays_where_it_was():
     net, healthy = linear((2,)), linear((2,))
     y = Y.expand(2, N, 1).clone()

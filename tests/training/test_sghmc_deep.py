@@ -79,7 +79,9 @@ def truth():
     )
     with jax.enable_x64(True):
         (states,), energy, _, _ = Sampler(Target(log_joint(), [1.0], False), settings, False).run((M - 1, 2))
-    assert split_r_hat(states).max() < 1.05
+    assert (
+        split_r_hat(states).max() < 1.1
+    )  # what is less than whole is in the errors, by effective sample size
     return states, energy
 
 
