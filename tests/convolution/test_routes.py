@@ -79,9 +79,7 @@ class Peak(TorchDispatchMode):
 
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 @pytest.mark.parametrize("boundary", ["circular", "zero"])
-@pytest.mark.parametrize(
-    ("pixels", "count", "stride"), [(32, 60, 1), (32, 60, 2), (4, 1000, 1)]
-)
+@pytest.mark.parametrize(("pixels", "count", "stride"), [(32, 60, 1), (32, 60, 2), (4, 1000, 1)])
 def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride):
     """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
     x = torch.randn(count, 16, pixels, pixels, requires_grad=True)

@@ -107,10 +107,7 @@ def test_a_draw_knows_what_became_of_its_inducing_points():
     [
         ([Linear(2, 3), Linear(4, 1)], r"layer 1: Linear\(4 → 1\) takes points of shape \[4\], got \[3\]"),
         ([Linear(3, 1)], r"layer 0: Linear\(3 → 1\) takes points of shape \[3\], got \[2\]"),
-        (
-            [Linear(2, 3), Residual([Linear(3, 2)])],
-            r"layer 1: a residual branch must keep.*\[3\] became \[2\]",
-        ),
+        ([Linear(2, 3), Residual([Linear(3, 2)])], r"layer 1: a residual branch must keep.*\[3\] became"),
         ([Residual([nn.ReLU(), Linear(3, 3)])], r"layer 0: layer 1: Linear\(3 → 3\) takes"),
         ([Linear(2, 4), nn.MaxPool2d(2)], r"layer 1: MaxPool2d cannot take points of shape \[4\]"),
     ],

@@ -208,22 +208,13 @@ def network(**settings):
 
 
 REFUSED = {
-    "channels": (
-        lambda: built(shape=(2, 5, 4)).build((3, 5, 4), BuildContext(4)),
-        r"takes images of shape \[2, height",
-    ),
+    "channels": (lambda: built(shape=(2, 5, 4)).build((3, 5, 4), BuildContext(4)), r"takes images of shape"),
     "points": (lambda: Conv2d(2, 3, 3).build((2,), BuildContext(4)), r"takes images of shape .*got \[2\]"),
-    "boundary": (
-        lambda: Conv2d(2, 3, 3, boundary="zero"),
-        "unknown boundary 'zero': choose one of 'circular', 'exact'",
-    ),
+    "boundary": (lambda: Conv2d(2, 3, 3, boundary="zero"), "'zero': choose one of 'circular', 'exact'"),
     "precision": (lambda: built(gilib.GlobalInducing(precision="full")), "one precision per inducing image"),
     "inducing size": (lambda: built().draw(normals(POINTS, 2, 6, 4)), r"must have shape \[..., 4, 2, 5, 4\]"),
     "inducing number": (lambda: built().draw(normals(1, *SHAPE)), r"must have shape \[..., 4, 2, 5, 4\]"),
-    "evaluation": (
-        lambda: draw(built())(normals(6, 3, 5, 4)),
-        r"takes images \[..., N, 2, 5, 4\], got \[6, 3, 5, 4\]",
-    ),
+    "evaluation": (lambda: draw(built())(normals(6, 3, 5, 4)), r"takes images \[..., N, 2, 5, 4\], got \[6,"),
     "pseudo-outputs": (
         lambda: gilib.Network(images(4), [Conv2d(2, 3, 3)], pseudo_outputs=normals(4, 3)),
         r"pseudo_outputs must have shape \[4, 3, 5, 4\].*pixels at a convolution",
