@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib.draws import Estimate, GaussianFunction, JointDraw
+from gilib.draws import Estimate, GaussianFunction
 from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
@@ -220,18 +220,6 @@ def test_iwbo_converges_to_the_evidence_of_one_layer():
     assert_mean((log_weights - truth).exp(), torch.ones((), dtype=D))
 
 
-@pytest.mark.parametrize("name", ["local", "free", "narrow"])
-def test_predictions_in_closed_form_have_the_moments_of_draws(name):
-    """Mixtures of the last layer's Gaussians, against the functions themselves."""
-    net, points = NETWORKS[name](), normals(4, 2, seed=5)
-    prediction = gilib.predict(net, LIKELIHOOD, points, 8000, generator=seeded(1))
-    with torch.no_grad():
-        outputs = net.draw(20_000, generator=seeded(2))(points)
-    agree(outputs, prediction.means)
-    variance = prediction.component_sd.square() - 0.2
-    agree(outputs.square(), prediction.means.square() + variance)
-
-
 @pytest.mark.parametrize("posterior", [gilib.LocalInducing(), gilib.FreeGaussian(initial_scale=0.5)])
 def test_predictive_densities_are_averages_over_exact_draws(posterior):
     net, points, targets = deep(posterior, 1), normals(4, 2, seed=5), normals(4, 2, seed=6)
@@ -243,17 +231,6 @@ def test_predictive_densities_are_averages_over_exact_draws(posterior):
     components = torch.distributions.Normal(prediction.means, sd).log_prob(targets).sum(-1).exp()
     assert_equal(components.mean(0).log(), prediction.log_prob(targets), 1e-10)
     agree(densities, components)
-
-
-def test_a_joint_draw_is_a_function_of_its_noise():
-    x = normals(6, 1, seed=1)
-    net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())
-    noise = net.layers.noise_for(JointDraw, 3, 5, seeded(2))
-    one, other = (net.joint_draw(noise=noise) for _ in range(2))
-    points = normals(5, 1, seed=4)
-    assert torch.equal(one(points), other(points)) and torch.equal(one.log_pq, other.log_pq)
-    with pytest.raises(ValueError, match="noise_for.JointDraw"):
-        net.joint_draw(noise=gilib.randomness.Noise(noise.draw[:, 1:], noise.points))
 
 
 def test_classification():

@@ -7,11 +7,7 @@ import torch
 
 import gilib
 from gilib.kernels import RBF, ArcCosine, White
-from gilib.likelihoods import (
-    CorrelatedGaussian,
-    HeteroscedasticGaussian,
-    PerOutputGaussian,
-)
+from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
 from tests.support import PRIORS, D, normals, seeded, shaken, small_net
 from tests.support.zoo import NETS, X, problem
 

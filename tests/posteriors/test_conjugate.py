@@ -94,23 +94,6 @@ def test_before_training_weights_are_normal(make_prior, generator):
     assert float(module.df) == O + 1 and int(module.steps) == 0
 
 
-def test_replicas_are_separate_modules(make_prior, generator):
-    module, _, _ = moved(generator, (2,))
-    prior, noise, x = make_prior(generator, I), normal(generator, 7, 2, I, O), normal(generator, B, I - 1)
-    points = Noise(torch.zeros(7, 2, 0), normal(generator, 7, 2, B, O))
-    weights, log_pq = draw_weights(module, None, prior, noise)
-    outputs, estimate_pq = estimated(module, x, points, prior)
-    for r in range(2):
-        alone = build()
-        alone.load_state_dict({name: value[r] for name, value in module.state_dict().items()})
-        own, own_pq = draw_weights(alone, None, prior, noise[:, r])
-        torch.testing.assert_close(weights[:, r], own, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(log_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
-        own, own_pq = estimated(alone, x, Noise(points.draw[:, r], points.points[:, r]), prior)
-        torch.testing.assert_close(outputs[:, r], own, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(estimate_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
-
-
 def test_replicas_that_are_not_active_stay(generator):
     module, _, _ = moved(generator, (2,))
     other, _, _ = moved(generator, (2,))

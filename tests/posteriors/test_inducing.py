@@ -9,13 +9,7 @@ from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
 from tests.support import seeded
-from tests.support.oracles import (
-    columns_log_prob,
-    condition_jointly,
-    draw_weights,
-    normal,
-    positive,
-)
+from tests.support.oracles import columns_log_prob, condition_jointly, draw_weights, normal, positive
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS = 5, 4, 3
@@ -115,25 +109,6 @@ def test_no_precision_gives_the_prior(kind, make_prior, generator):
     weights, log_pq = draw_weights(module, normal(generator, POINTS, FAN_IN), prior, noise)
     torch.testing.assert_close(weights, prior.sqrt_inv_matmul(noise), **EXACT)
     torch.testing.assert_close(log_pq, torch.zeros(7), rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("lead", [(), (3, 2)])
-@pytest.mark.parametrize("first_layer", [True, False])
-def test_samples_are_a_loop(kind, lead, first_layer, perturbed, generator):
-    """Sampling with 0, 1 and 2 leading axes, the features with the sample axis or without."""
-    module = perturbed(build(GlobalInducing(precision=kind), generator))
-    own = () if first_layer else lead
-    features, noise = normal(generator, *own, POINTS, FAN_IN), normal(generator, *lead, FAN_IN, OUTPUTS)
-    prior = ScaledIdentity(positive(generator), FAN_IN)
-    weights, log_pq = draw_weights(module, features, prior, noise)
-    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
-    for flat in range(torch.Size(lead).numel()):
-        index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), lead)) if lead else ()
-        expected, expected_pq = draw_weights(
-            module, features if first_layer else features[index], prior, noise[index]
-        )
-        torch.testing.assert_close(weights[index], expected, **EXACT)
-        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
 
 
 @given(*(st.integers(1, 5),) * 3, st.sampled_from(KINDS), st.integers(0, 10**6))

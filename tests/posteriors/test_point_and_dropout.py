@@ -57,26 +57,6 @@ def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
     torch.testing.assert_close(log_pq, log_prior(point, prior).expand(5))
 
 
-def test_the_best_point_is_ridge_regression():
-    """One layer, fixed noise: the posterior mean, to which Adam goes."""
-    x, y, noise = normals(30, 2), normals(30, 1, seed=1), 0.5
-    net = gilib.models.mlp(2, (), 1, posterior=PointEstimate(), generator=seeded(), dtype=D)
-    rule = gilib.Adam(0.05, schedule=gilib.training.LinearDecay(start=0.3))
-    gilib.fit(net, gilib.Gaussian(noise), x, y, steps=600, num_samples=1, rule=rule, progress=False)
-    features = torch.cat([x, torch.ones(30, 1, dtype=D)], -1)
-    ridge = torch.linalg.solve(features.mT @ features / noise + 3 * torch.eye(3), features.mT @ y / noise)
-    assert_equal(net.draw().function.functions[0].weights[0].detach(), ridge, 1e-4)
-
-
-def test_replicas_are_an_ensemble_of_points():
-    net = gilib.models.mlp(2, (4,), 1, posterior=PointEstimate(), replicas=(3,), dtype=D, generator=seeded())
-    x = normals(5, 2)
-    members = net.draw(1)(x)[0]
-    ensemble = gilib.Ensemble(net).draw(10)
-    assert ensemble.log_pq is None and torch.equal(ensemble(x), members)
-    assert members.var(0).min() > 0
-
-
 # Points of Gaussian processes
 
 

@@ -71,15 +71,6 @@ def test_it_vanishes_at_the_maximum_of_the_exact_evidence():
     assert abs(float(gradient(exact_net(start=math.exp(BEST))))) < 1e-8
 
 
-def test_training_ends_at_the_maximum():
-    net = exact_net()
-    layer(net, 0).weights.requires_grad_(False)
-    net.inducing_points.requires_grad_(False)
-    rule = gilib.Adam(0.1, schedule=gilib.training.LinearDecay())
-    gilib.fit(net, gilib.Gaussian(NOISE), X, Y, steps=300, rule=rule, num_samples=1, progress=False)
-    assert float(scale_of(net).detach()) == pytest.approx(BEST, abs=1e-3)
-
-
 def test_of_a_factorised_posterior_the_best_scale_is_the_second_moment():
     """∂/∂c of E_Q log N(W; 0, c²/I) vanishes at c² = I E_Q[w²], averaged over all weights."""
     net = small_net(gilib.Factorised(), LEARNED, hidden=())

@@ -152,10 +152,7 @@ def test_a_joint_draws_moments_are_its_values():
 def test_noise_is_for_as_many_points_as_were_said(face):
     drawn = getattr(process(), face)(2, 5, generator=seeded())
     assert drawn(normals(5, 2)).shape == (2, 5, 2)
-    with pytest.raises(
-        ValueError,
-        match="was made for 5 points, not for 3: make one with num_points=3",
-    ):
+    with pytest.raises(ValueError, match="was made for 5 points, not for 3: make one with num_points=3"):
         drawn(X)
 
 

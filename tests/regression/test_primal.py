@@ -13,7 +13,6 @@ from tests.support import seeded
 from tests.support.oracles import (
     Operations,
     columns_log_prob,
-    condition_jointly,
     normal,
     positive,
     positive_definite,
@@ -59,34 +58,6 @@ def kind(request):
 def problem(request, generator):
     """Features `[M, I]` and targets `[M, O]`."""
     return normal(generator, request.param, FAN_IN), normal(generator, request.param, OUTPUTS)
-
-
-@PRIORS
-def test_mean_and_covariance_condition_the_joint_gaussian(make_prior, kind, problem, generator):
-    features, targets = problem
-    prior = make_prior(generator)
-    statistics, noise = statistics_and_noise(kind, features, targets, generator)
-    posterior = regress(statistics, prior)
-    covariances = posterior.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
-    for o in range(OUTPUTS):
-        mean, covariance = condition_jointly(
-            torch.linalg.inv(prior.dense()), features, noise[o], targets[:, o]
-        )
-        torch.testing.assert_close(posterior.mean[:, o], mean, rtol=1e-9, atol=1e-10)
-        torch.testing.assert_close(covariances[o], covariance, rtol=1e-9, atol=1e-10)
-
-
-@PRIORS
-def test_log_ratio_identity(make_prior, kind, problem, generator):
-    """The identity log P(w) - log Q(w) = log N(v; 0, ΦCΦᵀ/I + Λ⁻¹) - log N(v; Φw, Λ⁻¹), for every draw."""
-    features, targets = problem
-    prior = make_prior(generator)
-    statistics, noise = statistics_and_noise(kind, features, targets, generator)
-    weights, log_pq = regress(statistics, prior).draw(normal(generator, 7, FAN_IN, OUTPUTS))
-    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise  # [O, M, M]
-    log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
-    log_fit = columns_log_prob(targets.expand(7, -1, -1), features @ weights, noise)
-    torch.testing.assert_close(log_pq, log_evidence - log_fit, rtol=0, atol=1e-9)
 
 
 @PRIORS

@@ -84,27 +84,6 @@ def test_weighted_gram_and_its_gradients_for_all_shapes(sizes, axes, seed):
         torch.testing.assert_close(gradient, wanted, **EXACT)
 
 
-@given(SHAPES, AXES, st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
-def test_one_precision_three_ways_for_all_shapes(sizes, axes, seed):
-    """The same diagonal Λ as shared, repeated for every output, and as the square of a diagonal root."""
-    lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
-    generator = seeded(seed)
-    features, targets = (
-        normal(generator, *lead, points, fan_in),
-        normal(generator, *parameters, points, outputs),
-    )
-    precision = positive(generator, *parameters, points)
-    shared = shared_statistics(features, targets, precision)
-    full = full_statistics(features, targets, torch.diag_embed(precision.sqrt()))
-    repeated = precision[..., None, :].expand(*parameters, outputs, points)
-    separate = per_output_statistics(features, targets, repeated)
-    torch.testing.assert_close(full.gram, shared.gram, **EXACT)
-    torch.testing.assert_close(full.cross, shared.cross, **EXACT)
-    torch.testing.assert_close(separate.gram, shared.gram.expand(separate.gram.shape), **EXACT)
-    torch.testing.assert_close(separate.cross[..., 0].mT, shared.cross[..., 0, :, :], **EXACT)
-
-
 @pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):

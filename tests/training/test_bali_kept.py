@@ -10,17 +10,7 @@ from gilib.regression.joint import JointState, Place, averaged_with, factored, g
 from gilib.training import Bali
 from gilib.training.rules import bali
 from tests.support import D, assert_equal, normals
-from tests.support.layerwise import (
-    ALPHA,
-    STEPS,
-    B,
-    N,
-    X,
-    fit,
-    model,
-    noise,
-    regressions,
-)
+from tests.support.layerwise import ALPHA, STEPS, B, N, X, fit, model, noise, regressions
 
 KEPT = Bali(ALPHA, keep_moments=True)
 

@@ -8,11 +8,8 @@ from torch.distributions import MultivariateNormal
 
 import gilib
 from gilib.posteriors import MatrixGaussian
-from gilib.training import Batch, NoisyKFAC
-from gilib.training.gradients.objective import Objective
-from gilib.training.gradients.parallel import OneProcess
-from gilib.training.rules.base import Problem
-from tests.support import D, assert_equal, log_p, normals, ridge, seeded, small_net, with_ones
+from gilib.training import NoisyKFAC
+from tests.support import D, assert_equal, log_p, normals, seeded, small_net, with_ones
 
 X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
 RULE = NoisyKFAC(0.1, decay=0.3, damping=0.02)
@@ -105,55 +102,6 @@ def test_three_steps_written_out(kappa):
         assert_equal(mean, expected, 1e-10)
         assert_equal(rows, left @ left.mT, 1e-10)
         assert_equal(columns, right @ right.mT, 1e-10)
-
-
-# Where it comes to rest: y = x w + noise, two inputs and a bias, one output
-
-POINTS, PRIOR = 12, 3.0
-FEATURES = with_ones(normals(POINTS, 2, seed=3))
-TARGETS = FEATURES @ torch.tensor([[1.0], [-0.5], [0.3]], dtype=D) + NOISE**0.5 * normals(POINTS, 1, seed=4)
-DELTA = PRIOR / POINTS
-MEAN_SQUARES = FEATURES.mT @ FEATURES / POINTS  # A
-
-
-def at_rest(targets, steps=400):
-    """Mean and covariance after many steps on draws M ± √3 L e_j, whose first two moments are exact."""
-    net = gilib.models.mlp(2, (), 1, posterior=MatrixGaussian(), generator=seeded(), dtype=D)
-    likelihood, device = gilib.Gaussian(NOISE), torch.device("cpu")
-    objective = Objective(net, likelihood, POINTS, 6, "draw", "full", device, False)
-    problem = Problem(net, likelihood, {}, objective, steps, seeded(), OneProcess(), device)
-    root = math.sqrt(3.0) * torch.eye(3, dtype=D)
-    noise = gilib.randomness.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
-    running = NoisyKFAC(0.5, decay=0.2).begin(problem)
-    for step in range(steps):
-        running.prepare(step)
-        running.step(Batch(step, FEATURES[:, :2], targets, noise))
-    ((mean, rows, columns),) = posteriors(net)
-    return mean, columns * rows
-
-
-def precision_at(curvature):
-    """N (A + π √δ Id)(s + √δ / π), s being S of one output."""
-    ratio = math.sqrt(MEAN_SQUARES.trace() / 3 / curvature)
-    damped = MEAN_SQUARES + ratio * math.sqrt(DELTA) * torch.eye(3, dtype=D)
-    return POINTS * damped * (curvature + math.sqrt(DELTA) / ratio)
-
-
-def spread(curvature):
-    """The mean variance of the outputs."""
-    return float((FEATURES @ torch.linalg.inv(precision_at(curvature)) * FEATURES).sum(1).mean())
-
-
-def test_it_comes_to_rest_at_the_mean_squared_residual():
-    """The mean is exact; s is the mean of E r_n² / σ⁴, by itself iterated."""
-    exact, _ = ridge(FEATURES, TARGETS, PRIOR, NOISE)
-    curvature = 1 / NOISE
-    for _ in range(500):
-        squares = float((TARGETS - FEATURES @ exact).square().mean()) + spread(curvature)
-        curvature = 0.5 * (curvature + squares / NOISE**2)
-    mean, covariance = at_rest(TARGETS)
-    assert_equal(mean, exact, 1e-10)
-    assert_equal(torch.linalg.inv(covariance), precision_at(curvature), 1e-9)
 
 
 # What a rule owes

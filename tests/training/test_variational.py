@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, VOGN, Batch, PiecewiseConstant
+from gilib.training import IVON, VOGN, Batch, PiecewiseConstant, Vadam
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
 from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
@@ -196,3 +196,18 @@ def test_processes_are_refused_for_what_they_are():
         gilib.fit(
             net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=VOGN(), progress=False
         )
+
+
+def test_ivon_keeps_precisions_positive_whatever_it_sees():
+    rule = IVON(betas=(0.9, 0.0))
+    current = torch.tensor([1e-3, 1.0, 1e3], dtype=D)
+    for target in (-1e6, -1.0, 0.0, 1e6):
+        assert bool((rule.averaged(current, torch.full_like(current, target)) >= 0.5 * current).all())
+
+
+@pytest.mark.parametrize("rule", [Vadam, IVON])
+def test_a_last_step_that_overflows_is_an_error(rule):
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised(), dtype=D, generator=seeded())
+    x, y = normals(20, 2, seed=1), 1e3 * normals(20, 1, seed=2)
+    with pytest.raises(gilib.training.DivergenceError):
+        gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=1, rule=rule(1e308), num_samples=1, progress=False)
