@@ -1,5 +1,7 @@
 """Layers side by side: what they draw, estimate and say of Gaussian outputs is that of each by itself."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -22,15 +24,16 @@ def process(outputs):
     return gilib.GP(2, outputs, posterior=gilib.FreeGaussian(3, initial_scale=0.5))
 
 
-def test_outputs_of_draws_stand_next_to_each_other():
-    layer, u = built(Concat([Linear(2, 3, gilib.Factorised()), Linear(2, 1)])), normals(4, 2)
+@pytest.mark.parametrize(("kind", "join"), [(Concat, partial(torch.cat, dim=-1)), (Sum, sum)])
+def test_outputs_of_draws_are_joined_or_added(kind, join):
+    layer, u = built(kind([Linear(2, 3, gilib.Factorised()), Linear(2, 3)])), normals(4, 2)
     noise = layer.base_noise(3, seeded(1))
     drawn = layer.draw(u, noise=noise)
     pieces = noise.split([branch.noise_size for branch in layer], dim=-1)
     alone = [branch.draw(u, noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
-    assert torch.equal(drawn(X), torch.cat([part(X) for part in alone], -1))
+    assert torch.equal(drawn(X), join([part(X) for part in alone]))
     assert torch.equal(drawn.log_pq, alone[0].log_pq + alone[1].log_pq)
-    assert torch.equal(drawn.carry(u), torch.cat([part.carry(u) for part in alone], -1))
+    assert torch.equal(drawn.carry(u), join([part.carry(u) for part in alone]))
 
 
 @pytest.mark.parametrize("mode", [Estimate, JointDraw])

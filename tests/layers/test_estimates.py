@@ -10,7 +10,7 @@ from torch.distributions import Normal, kl_divergence
 import gilib
 from gilib.draws import Estimate
 from gilib.randomness import Noise
-from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, shaken, small_net, with_ones
+from tests.support import PRIORS, D, assert_equal, assert_mean, normals, seeded, small_net, with_ones
 
 SAMPLES = 4000
 X = normals(3, 2, seed=1)
@@ -83,19 +83,6 @@ def test_gradients_stay_finite_where_all_inputs_are_zero():
     net.estimate(3, 2, generator=seeded())(torch.zeros(2, 2, dtype=D)).sum().backward()
     for name, parameter in net.named_parameters():
         assert torch.isfinite(parameter.grad).all(), name
-
-
-def test_it_composes_and_keeps_its_dtype():
-    """A plain module in front, and a residual block, behave as in a draw."""
-    block = gilib.Residual([gilib.Linear(4, 4, gilib.Factorised()), nn.Tanh()])
-    net = gilib.Network(None, [nn.Flatten(), block], input_shape=(2, 2), dtype=D, generator=seeded())
-    estimator, images = shaken(net).estimate(SAMPLES, 3, generator=seeded()), normals(3, 2, 2)
-    assert estimator.log_pq.dtype == D and estimator.log_pq.shape == (SAMPLES,)
-    moments(estimator(images).detach(), net.draw(SAMPLES, generator=seeded(1))(images).detach())
-    posterior = list(block)[0].weights
-    q = Normal(posterior.mean.detach(), (0.5 * posterior.log_variance.detach()).exp())
-    truth = kl_divergence(q, Normal(torch.zeros((), dtype=D), torch.tensor(0.2**0.5, dtype=D))).sum()
-    assert_equal(estimator.log_pq.detach(), (-truth).expand(SAMPLES), 1e-10)
 
 
 @pytest.mark.parametrize("posterior", [gilib.GlobalInducing(), gilib.LocalInducing(), gilib.FromPrior()])

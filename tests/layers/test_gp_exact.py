@@ -19,7 +19,6 @@ from tests.support.processes import (
     KERNEL,
     NOISE,
     ByCubature,
-    layer_of,
     one_layer,
     wave,
 )
@@ -94,13 +93,6 @@ def test_the_bound_of_every_joint_draw_but_for_the_nugget(kind, precision):
     assert bool(((elbos(joint) - evidence(KERNEL)).abs() <= allowed).all()) and float(allowed.max()) < 0.01
 
 
-def test_a_wrong_noise_is_not_exact():
-    """The check above has teeth."""
-    draw = exact_net().draw(200, generator=seeded(1))
-    bounds = gilib.elbo(draw, gilib.Gaussian(2 * NOISE), X, Y, num_data=8, reduction="none")
-    assert bounds.std() > 0.1
-
-
 @CASES
 def test_predictions_are_those_of_scikit_learn(kind, precision, name):
     """Means, and standard deviations with the noise; over a cubature, the mixture's moments are exact."""
@@ -111,24 +103,3 @@ def test_predictions_are_those_of_scikit_learn(kind, precision, name):
     assert_equal(prediction.mean, mean, 1e-8)
     assert_equal(prediction.sd.square() - NOISE, sd.square(), 1e-8)
     assert float(sd.min()) > 0.1
-
-
-def optimal_free(net):
-    """Give a free Gaussian at X the moments of exact regression, whitened."""
-    layer = layer_of(net)
-    root = torch.linalg.cholesky(textbook(KERNEL, X, X))
-    precision = torch.eye(8, dtype=D) + root.mT @ root / NOISE
-    layer.weights.mean.data.copy_(torch.linalg.solve(precision, root.mT @ Y / NOISE))
-    layer.weights.root.data.copy_(torch.linalg.cholesky(torch.linalg.inv(precision)).expand(2, 8, 8))
-    return net
-
-
-def test_the_optimal_free_gaussian_is_exact_regression():
-    net = optimal_free(one_layer(gilib.FreeGaussian(8), inducing=X))
-    assert_equal(elbos(net.estimate(3, 8, generator=seeded())), evidence(KERNEL).expand(3), 1e-8)
-    points = normals(5, 2, seed=5)
-    prediction = gilib.predict(net, LIKELIHOOD, points, 1)
-    oracle = GaussianProcessRegressor(SKLEARN["rbf"], alpha=NOISE, optimizer=None).fit(X.numpy(), Y.numpy())
-    mean, sd = (torch.from_numpy(value) for value in oracle.predict(points.numpy(), return_std=True))
-    assert_equal(prediction.mean, mean, 1e-8)
-    assert_equal(prediction.sd.square() - NOISE, sd.square(), 1e-8)

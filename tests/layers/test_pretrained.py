@@ -62,15 +62,6 @@ def test_a_draw_is_the_module_in_eval_mode_and_the_module_stays_as_it_was():
     assert_equal(layer.draw()(X), output)
 
 
-def test_axes_of_samples_and_replicas_are_those_of_a_loop():
-    module = trained(Own()).eval()
-    points = normals(3, 2, 5, 3)
-    output = built(module).draw()(points)
-    for s in range(3):
-        for r in range(2):
-            assert_equal(output[s, r], module(points[s, r]).detach())
-
-
 def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
     body = trained(Own())
     net = gilib.Network(
@@ -138,23 +129,6 @@ def test_global_inducing_layers_inside_are_drawn_from_what_reaches_them():
     assert_equal(ours.inducing_outputs, theirs.inducing_outputs)
 
 
-def test_estimates_inside_are_those_of_a_sequence():
-    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(D)
-    layers = {"0": gilib.Linear(3, 4, gilib.Factorised()), "2": gilib.Linear(4, 2, gilib.Factorised())}
-    inside = built(module, layers=layers)
-    outside = gilib.Network(
-        None,
-        [gilib.Linear(3, 4, gilib.Factorised()), nn.Tanh(), gilib.Linear(4, 2, gilib.Factorised())],
-        dtype=D,
-    )
-    for k in (0, 2):
-        outside.layers[k].load_state_dict(layers[str(k)].state_dict())
-    noise = outside.estimate_noise(3, 12, seeded())
-    ours, theirs = inside.estimate(noise=noise), outside.estimate(noise=noise)
-    assert_equal(ours(X), theirs(X))
-    assert_equal(ours.log_pq, theirs.log_pq)
-
-
 class Tokens(nn.Module):
     """One dense layer for three tokens of a point."""
 
@@ -193,20 +167,6 @@ def test_a_layer_that_meets_a_point_more_than_once_has_one_function_there(module
         own.get_submodule(name).weight.data.copy_(weights[s, :-1].mT)
         own.get_submodule(name).bias.data.copy_(weights[s, -1])
         assert_equal(drawn(X)[s], own(X), 1e-10)
-
-
-def test_convolutions_inside_keep_their_bias():
-    images = normals(5, 2, 6, 6)
-    module = nn.Conv2d(2, 3, 3, stride=2, padding=1).to(D)
-    layer = built(
-        module, (2, 6, 6), layers={"": gilib.Conv2d(2, 3, 3, gilib.Factorised(), stride=2, padding=1)}
-    )
-    draw = layer.draw(num_samples=2, generator=seeded())
-    (step,) = record(draw, images).steps
-    kernels = step.function.weights.mT.unflatten(-1, (2, 3, 3))
-    for s in range(2):
-        truth = nn.functional.conv2d(images, kernels[s], module.bias, stride=2, padding=1)
-        assert_equal(draw(images)[s], truth)
 
 
 class Odd(nn.Module):

@@ -85,17 +85,6 @@ def test_activations_with_arguments(activation, tmp_path):
     assert torch.equal(again.draw(noise=noise)(x), draw(x))
 
 
-def test_a_generator_makes_the_starting_values_reproducible():
-    def build(seed):
-        return gilib.models.mlp(2, (5,), 1, posterior=gilib.LocalInducing(), dtype=D, generator=seeded(seed))
-
-    state = torch.get_rng_state()
-    a, b, c = build(0), build(0), build(1)
-    assert torch.equal(state, torch.get_rng_state())
-    pairs = list(zip(a.parameters(), b.parameters(), c.parameters(), strict=True))
-    assert all(torch.equal(p, q) for p, q, _ in pairs) and not all(torch.equal(p, r) for p, _, r in pairs)
-
-
 def test_inducing_points_are_a_parameter_only_where_a_layer_draws_from_them():
     for posterior, wanted in ((gilib.GlobalInducing(), True), (gilib.Factorised(), False)):
         net = gilib.models.mlp(2, (5,), 1, posterior=posterior, inducing_points=normals(6, 2))

@@ -136,13 +136,6 @@ def test_log_pq_of_two_global_layers_against_dense_gaussians(kind):
     assert_equal(draw.log_pq.detach(), two_layer_log_ratio(net, *weights), 1e-9)
 
 
-@pytest.mark.parametrize("prior", ["neal", "standard"])
-def test_draws_from_the_prior_have_no_ratio_and_no_parameters(prior):
-    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.FromPrior(), prior=PRIORS[prior], dtype=D)
-    assert not list(net.parameters())
-    assert torch.equal(net.draw(4).log_pq, torch.zeros_like(net.draw(4).log_pq))
-
-
 @WITH_PRIORS
 def test_gradients_by_finite_differences(name, prior):
     """Of the bound, along one direction: no part of it, of prior or posterior, is without its gradient."""

@@ -79,13 +79,6 @@ def test_an_estimate_has_the_outputs_of_a_draw_at_every_point(make_prior, genera
     torch.testing.assert_close(log_pq, -divergence.expand(O), rtol=1e-10, atol=1e-10)
 
 
-def test_an_estimate_of_other_points_is_refused(make_prior, generator):
-    module, _, _ = moved(generator)
-    noise = Noise(torch.zeros(2, 0), torch.zeros(2, B, O))
-    with pytest.raises(ValueError, match="made for 5 points, not for 6"):
-        estimated(module, torch.zeros(6, I - 1), noise, make_prior(generator, I))
-
-
 def test_before_training_weights_are_normal(make_prior, generator):
     module = build(Conjugate(initial_sd=1.7))
     noise = normal(generator, 2, I, O)
@@ -103,24 +96,6 @@ def test_replicas_that_are_not_active_stay(generator):
         assert torch.equal(value[1], before[name][1])
     assert torch.equal(module.mean[0], other.mean[0]) and module.steps.tolist() == [2, 1]
     assert module.mean_square[:, 0].tolist() == [2.0, 1.0]
-
-
-def test_everything_is_state():
-    """A rule may change it; nothing else does, and it has no parameters."""
-    module = build()
-    assert not list(module.parameters())
-    names = {
-        "centre",
-        "white",
-        "precision",
-        "precision_tril",
-        "scale_tril",
-        "noise_tril",
-        "df",
-        "mean_square",
-        "steps",
-    }
-    assert set(module.state_dict()) == names
 
 
 @pytest.mark.parametrize("name", ["initial_sd", "df", "scale"])

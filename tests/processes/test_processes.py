@@ -40,24 +40,6 @@ def wanted(net, x, output, nugget=0.0, kernel=None):
     return conditional(kernel or layer.kernel, Z, x, v, precisions(layer)[output], nugget)
 
 
-@pytest.mark.parametrize("jitter", [0.0, 0.05])
-@pytest.mark.parametrize("name", KERNELS)
-def test_mean_and_covariance_of_paths(name, jitter):
-    """Draws of four features each have, on average over the features, the distribution of f."""
-    net = process(KERNELS[name], jitter=jitter, features=4)
-    gram = textbook(KERNELS[name], Z, Z)
-    points, source = torch.cat([X, Z[:1]]), seeded(5)
-    values = torch.cat([net.draw(10_000, generator=source)(points).detach() for _ in range(2)])
-    for o in range(2):
-        mean, spread = wanted(net, points, o, jitter * float(gram.diagonal().mean()))
-        deviations = values[..., o] - mean[4:]
-        assert_mean(values[..., o], mean[4:])
-        if jitter:  # else the path is u at the last point
-            assert_mean(deviations[:, :, None] * deviations[:, None, :], spread[4:, 4:])
-        else:
-            assert_mean(deviations[:, :3, None] * deviations[:, None, :3], spread[4:7, 4:7])
-
-
 @pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
 def test_white_noise_is_every_rows_own(face):
     """At inducing points as a nugget is, at data on the diagonal, even where an inducing point is."""

@@ -1,11 +1,10 @@
 """Trainings by BALI: on data, in both precisions, interrupted, of replicas."""
 
-import pytest
 import torch
 from torch import nn
 
 import gilib
-from gilib.training import Bali, ExponentialDecay
+from gilib.training import Bali
 from tests.support import D, assert_equal, seeded
 from tests.support.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
 
@@ -69,16 +68,6 @@ def test_inputs_of_rank_one_in_single_precision():
         if steps == 60:
             errors = gilib.predict(net, likelihood, x[:1000], 50).mean - seen[:1000].sin()
             assert float(errors.square().mean()) < 0.05 * float(seen.sin().var())
-
-
-def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
-    path = tmp_path / "checkpoint"
-    fit(model(), noise(), checkpoint=path)
-    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 steps, and cannot"):
-        fit(model(), noise(), checkpoint=path, steps=20)
-    path, free = tmp_path / "other", Bali(schedule=ExponentialDecay(0.5, 10))
-    fit(model(), noise(), checkpoint=path, rule=free)
-    assert fit(model(), noise(), checkpoint=path, steps=20, rule=free).resumed_at == 12
 
 
 def test_a_second_training_continues_the_averages():

@@ -22,7 +22,8 @@ def shake(x, generator):
 
 
 def weights(posterior, prior="neal"):
-    return lambda replicas=(): small_net(posterior, PRIORS[prior], points=4, replicas=replicas)
+    prior = PRIORS.get(prior, prior)
+    return lambda replicas=(): small_net(posterior, prior, points=4, replicas=replicas)
 
 
 def structured(replicas=()):
@@ -42,6 +43,7 @@ CASES = {  # a network, and settings of its training; without a rule Adam, with 
     "pointwise": (weights(gilib.Factorised(), "scale"), {"estimator": "pointwise"}),
     "augmented": (FACTORISED, {"augment": shake}),
     "groups": (FACTORISED, {"rule": gilib.Adam(groups={"layers": 1e-3, "likelihood": 1e-2})}),
+    "a scale that is learned": (weights(gilib.Factorised(), gilib.NealPrior(learn=True)), {}),
     "scheduled": (FACTORISED, {"rule": gilib.Adam(0.03, schedule=LinearDecay(0.5))}),
     "processes": (processes.NETWORKS["global, per output"], {}),
     "mixed processes": (processes.NETWORKS["free, then global"], {}),

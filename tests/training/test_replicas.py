@@ -76,33 +76,6 @@ def test_without_freezing_divergence_is_an_error():
         fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
 
 
-def test_replica_adam_is_adam():
-    values = [normals(R, 4, 2, seed=3), normals(R, seed=4)]
-    ours = [torch.nn.Parameter(v.clone()) for v in values]
-    rates = {"a": (ours[0], RATES), "b": (ours[1], 0.05)}
-    optimiser = ReplicaAdam(rates, R)
-    theirs = [[torch.nn.Parameter(v[r].clone()) for v in values] for r in range(R)]
-    torches = [
-        torch.optim.Adam([{"params": [a], "lr": RATES[r]}, {"params": [b], "lr": 0.05}])
-        for r, (a, b) in enumerate(theirs)
-    ]
-
-    def loss(a, b, r):
-        return (a.square().sum() - 1).square() + (a.sum() * b).cos() * (r + 1)
-
-    for _ in range(STEPS):
-        total = sum(loss(ours[0][r], ours[1][r], r) for r in range(R))
-        optimiser.advance()
-        optimiser.update(torch.autograd.grad(total, ours), torch.ones(R).bool())
-        for r, (a, b) in enumerate(theirs):
-            torches[r].zero_grad()
-            loss(a, b, r).backward()
-            torches[r].step()
-    for r, pair in enumerate(theirs):
-        for joint, single in zip(ours, pair, strict=True):
-            assert_equal(joint.detach()[r], single.detach(), 1e-12)
-
-
 def test_parameters_have_their_own_memory_after_a_training(tmp_path):
     """While they are trained they lie side by side.
 
