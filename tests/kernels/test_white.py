@@ -63,15 +63,6 @@ def test_features_are_of_points_that_differ(name):
         assert_mean(values.mT[:, :, None] * values.mT[:, None, :], part.gram(A).detach())
 
 
-def test_features_are_one_function_and_have_no_slope():
-    kernel, x = function(White(0.6)), A.clone().requires_grad_()
-    noise = normals(1, 9, kernel.feature_noise, seed=3)
-    values = kernel.features(x, noise)
-    assert torch.equal(kernel.features(x[:2], noise), values[:, :2])
-    (slope,) = torch.autograd.grad(values.sum() + 0.0 * x.sum(), x)
-    assert not slope.any()
-
-
 def test_kernels_without_it_are_themselves():
     for spec in (RBF(), RBF() + Periodic() * DotProduct(), RBF().on(0)):
         kernel = function(spec)

@@ -51,18 +51,11 @@ def test_draw_costs_nothing():
     ("module", "message"),
     [
         (nn.BatchNorm1d(3), "BatchNorm1d couples the points"),
-        (nn.BatchNorm2d(3, affine=False), "BatchNorm2d couples the points"),
-        (nn.SyncBatchNorm(3, affine=False), "SyncBatchNorm couples the points"),
         (nn.Sequential(nn.ReLU(), nn.BatchNorm1d(3, affine=False)), "BatchNorm1d couples the points"),
         (nn.Dropout(), "Dropout draws noise of its own"),
-        (nn.Dropout2d(), "Dropout2d draws noise of its own"),
-        (nn.AlphaDropout(), "AlphaDropout draws noise of its own"),
-        (nn.FeatureAlphaDropout(), "FeatureAlphaDropout draws noise of its own"),
         (nn.RReLU(), "RReLU draws noise of its own"),
         (nn.FractionalMaxPool2d(2, output_size=2), "FractionalMaxPool2d draws noise of its own"),
         (nn.Linear(2, 3), "Linear has parameters without a prior"),
-        (nn.Conv2d(2, 3, 3), "Conv2d has parameters without a prior"),
-        (nn.PReLU(), "PReLU has parameters without a prior"),
         (nn.LayerNorm(3), "LayerNorm has parameters without a prior"),
         (nn.ReLU(inplace=True), "ReLU.*inplace"),  # would overwrite inputs and inducing points
         (nn.Sequential(nn.Tanh(), nn.ELU(inplace=True)), "ELU.*inplace"),

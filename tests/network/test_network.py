@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 import gilib
@@ -71,32 +69,6 @@ def test_drawing_and_evaluating_leave_no_trace_on_the_network():
     before = {name: set(vars(module)) for name, module in net.named_modules()}
     net.draw(2)(normals(3, 2))
     assert before == {name: set(vars(module)) for name, module in net.named_modules()}
-
-
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    widths=st.lists(st.integers(1, 20), min_size=2, max_size=4),
-    points=st.integers(1, 6),
-    samples=st.integers(1, 4),
-    batch=st.integers(1, 5),
-    kind=st.sampled_from(PRECISIONS),
-    bias=st.booleans(),
-)
-def test_shapes(widths, points, samples, batch, kind, bias):
-    net = gilib.models.mlp(
-        widths[0],
-        widths[1:-1],
-        widths[-1],
-        posterior=gilib.GlobalInducing(precision=kind),
-        inducing_points=normals(points, widths[0]),
-        bias=bias,
-        generator=seeded(),
-    )
-    draw = net.draw(samples, generator=seeded())
-    x = normals(2 * batch, widths[0], seed=1)
-    assert draw.log_pq.shape == (samples,)
-    assert draw(x).shape == (samples, 2 * batch, widths[-1])
-    assert_equal(draw(x)[:, batch:], draw(x[batch:]).detach(), 1e-10)
 
 
 @WITH_PRIORS

@@ -76,33 +76,6 @@ def test_log_ratio_identity(family, kind, make_prior, perturbed, generator):
     torch.testing.assert_close(log_pq, expected, rtol=0, atol=1e-9)
 
 
-def copy_parameters(source, target, **changed):
-    """Give `target` the parameters of `source`, but for those named."""
-    state = {**source.state_dict(), **changed}
-    target.load_state_dict({name: state[name] for name in target.state_dict()})
-
-
-def assert_same_draws(one, other, given, generator, lead=(7,)):
-    """The same weights and log-ratios from the same noise."""
-    prior = ScaledIdentity(positive(generator), FAN_IN)
-    noise = normal(generator, *lead, FAN_IN, OUTPUTS)
-    drawn = [draw_weights(m, given if m.needs_inducing else None, prior, noise) for m in (one, other)]
-    for left, right in zip(*drawn, strict=True):
-        torch.testing.assert_close(left, right, **EXACT)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_local_equals_global_with_the_same_features(kind, bias, perturbed, generator):
-    local = perturbed(build(LocalInducing(precision=kind), generator, bias=bias))
-    everywhere = build(GlobalInducing(precision=kind), generator)
-    copy_parameters(local, everywhere)
-    features = local.inducing_inputs.detach()
-    assert features.shape == (POINTS, FAN_IN - bias)
-    if bias:
-        features = torch.cat([features, torch.ones(POINTS, 1)], -1)
-    assert_same_draws(local, everywhere, features, generator)
-
-
 def test_no_precision_gives_the_prior(kind, make_prior, generator):
     module = build(GlobalInducing(precision=kind, log_precision=-700.0), generator)
     prior, noise = make_prior(generator, FAN_IN), normal(generator, 7, FAN_IN, OUTPUTS)

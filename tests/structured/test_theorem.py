@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib import processes, projection
+from gilib import projection
 from gilib.draws import JointDraw
 from gilib.randomness import Noise, NoiseSize
-from gilib.structured import Family, FullyCoupled, MeanField, ProcessIndex
+from gilib.structured import Family, MeanField, ProcessIndex
 from tests.structured import oracle
 from tests.structured.reading import (
     DEEP,
@@ -141,33 +141,3 @@ def test_log_pq_of_a_draw(family):
         assert_equal(joint.log_pq, wanted, 1e-9)
         rest = normals(4, layer.noise_size - size, seed=52)
         assert_equal(layer.draw(noise=torch.cat([z, rest], -1)).log_pq, wanted, 1e-9)
-
-
-def rough_means(dtype):
-    """What two layers make of inducing outputs much rougher than their kernels, without any noise."""
-    z, x = (torch.linspace(-2, 2, n, dtype=D)[:, None] for n in (60, 37))
-    net = gilib.models.structured_gp(
-        1,
-        1,
-        depth=2,
-        width=1,
-        family=FullyCoupled(),
-        kernel=gilib.kernels.RBF(10.0),
-        inducing_points=z,
-        dtype=D,
-    )
-    with torch.no_grad():
-        for process, mean in zip(layer_of(net), layer_of(net).weights.means, strict=True):
-            root = process.inducing(layer_of(net).jitter).root.reshape(60, 60)
-            mean.copy_(torch.linalg.solve_triangular(root, (3 * z).sin(), upper=False).reshape(mean.shape))
-        net = net.to(dtype)
-        noise = Noise(torch.zeros(1, 0, dtype=dtype), torch.zeros(1, 37, 2, dtype=dtype))
-        return torch.cat(net.estimate(noise=noise).function.functions[0].outputs(x.to(dtype)), -1).double()
-
-
-def test_rough_means_in_float32(monkeypatch):
-    """Where aᵀm is a small difference of large numbers it is computed in float64; that is needed."""
-    exact, plain = rough_means(D), rough_means(torch.float32)
-    assert_equal(plain, exact, 1e-3)
-    monkeypatch.setattr(processes.Inducing, "arithmetic", lambda self, x, weights: x.dtype)
-    assert float((rough_means(torch.float32) - exact).abs().max()) > 1e-2
