@@ -95,15 +95,6 @@ def test_resnet18_halves_images_by_the_stage_not_by_the_width(widths):
     assert sizes == [16] * 5 + [8] * 5 + [4] * 5 + [2] * 5
 
 
-def test_targets_are_the_last_pseudo_outputs():
-    targets = torch.eye(10, dtype=D)[:3]
-    net = lenet((1, 8, 8), channels=2, inducing_points=normals(3, 1, 8, 8), pseudo_outputs=targets, **SMALL)
-    layers = weight_layers(net)
-    assert torch.equal(layers[-1].weights.pseudo.outputs, targets)
-    assert_equal(layers[-1].weights.pseudo.log_precision.detach(), torch.zeros(3))
-    assert_equal(layers[0].weights.pseudo.log_precision.detach(), torch.full((3,), -4.0))
-
-
 def test_settings_reach_every_layer():
     net = resnet8(
         (3, 8, 8), 4, channels=2, boundary="exact", prior=gilib.ScalePrior(), posterior=gilib.FromPrior()

@@ -88,36 +88,3 @@ def test_predictions_are_those_of_ridge_regression():
     assert_mean(squares, variance)
     standard_error = squares.std(0) / math.sqrt(4000)
     assert ((prediction.sd.square() - variance - NOISE).abs() < 6 * standard_error).all()
-
-
-def lower_from_prior(prior, hidden, **settings):
-    """Random lower layers, and a last layer that regresses the data on what they make of them."""
-    last = exact_posterior(**settings)
-    return gilib.models.mlp(
-        2,
-        hidden,
-        2,
-        posterior=[gilib.FromPrior()] * len(hidden) + [last],
-        prior=prior,
-        inducing_points=X,
-        pseudo_outputs=Y,
-    )
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("hidden", [(4,), (20, 6)])
-@pytest.mark.parametrize("name", FIXED)
-def test_the_last_layer_is_optimal_whatever_the_lower_layers_drew(name, hidden, precision):
-    """Ober & Aitchison (2021), App. A: given the lower layers, the bound is their log evidence."""
-    prior, variance = FIXED[name]
-    net = lower_from_prior(prior, hidden, precision=precision)
-    last = (hidden[-1] + 1) * 2
-    noise = normals(7, net.noise_size, seed=6)
-    other = torch.cat([noise[:, :-last], normals(7, last, seed=7)], -1)
-    draw, again = net.draw(noise=noise), net.draw(noise=other)
-    activations = gilib.record(draw.function, X).outputs[-2]  # after the last nonlinearity, [S, N, H]
-    truth = log_evidence(with_ones(activations), Y, variance(hidden[-1] + 1), NOISE)
-    assert (draw(X) - again(X)).abs().max() > 0.01
-    assert_equal(elbos(net, draw), truth, 1e-8)
-    assert_equal(elbos(net, again), truth, 1e-8)
-    assert truth.std() > 0.1

@@ -63,14 +63,6 @@ def test_scale_moments(spec, generator):
     assert_mean_within(-log_pq.detach(), divergence)
 
 
-def test_the_two_parameterisations_share_the_scale_and_its_ratio(generator):
-    paper, reference = (prior_module(spec, CHANNELS) for spec in SCALE_PRIORS)
-    noise = normal(generator, 7, 1)
-    (one, one_pq), (other, other_pq) = paper.draw(noise), reference.draw(noise)
-    torch.testing.assert_close(one_pq, other_pq)
-    torch.testing.assert_close(one.scale / CHANNELS, (other.scale / CHANNELS) ** -2)
-
-
 def test_scale_defaults_are_the_papers():
     module = prior_module(ScalePrior(), CHANNELS)
     assert (ScalePrior().shape, ScalePrior().rate) == (2.0, 2.0)
@@ -135,17 +127,6 @@ def test_prior_covariance_of_the_weights_averages_to_eq_2(pixels, generator):
     if pixels > 1:
         assert_mean_within(first[:, 0, 1:], 0.0)
         assert torch.equal(covariance[:, :pixels, pixels:], torch.zeros(2000, pixels, pixels))  # none between
-
-
-@pytest.mark.parametrize("pixels", [1, 9])
-def test_the_reference_scaling_has_a_larger_variance(pixels, generator):
-    """E[Ω⁻¹] = (K+1)/K Id and only the channels divide: (K+1) times the variance of the paper's scaling."""
-    module = without_posterior(SpatialIWPrior("reference"), CHANNELS, pixels)
-    precision, log_pq = draw_prior(module, generator, 2000)
-    torch.testing.assert_close(log_pq, torch.zeros(2000), rtol=0, atol=1e-9)
-    covariance = torch.linalg.inv(precision.dense().detach())
-    variances = covariance.diagonal(dim1=-2, dim2=-1)
-    assert_mean_within(variances, (pixels + 1) / pixels / CHANNELS)
 
 
 def test_for_a_dense_layer_omega_is_one_scale(generator):

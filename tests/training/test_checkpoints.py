@@ -1,16 +1,12 @@
 """A training that is interrupted and resumed ends where an uninterrupted one ends, to the last bit."""
 
-import dataclasses
-import functools
 import os
-from collections.abc import Callable
 
 import pytest
 import torch
 
 import gilib
 from gilib.training import Checkpoint
-from gilib.training.engine.settings import identified
 from tests.support import PRIORS, D, normals, small_net
 
 X = normals(20, 2, seed=1)
@@ -85,41 +81,6 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
     with pytest.raises(gilib.persistence.CheckpointError, match=wanted):
         train(path)
     assert path.read_bytes() == content
-
-
-@dataclasses.dataclass(frozen=True)
-class Weighted:
-    """A schedule that holds another one."""
-
-    schedule: Callable[[int], float]
-
-    def __call__(self, step):
-        return self.schedule(step)
-
-
-class Slotted:
-    """A schedule whose state is in no dictionary."""
-
-    __slots__ = ("value",)
-
-    def __call__(self, step):
-        return 0.1
-
-
-@pytest.mark.parametrize(
-    ("value", "known"),
-    [
-        (Weighted(gilib.objectives.SteppedTempering(8)), True),
-        (Weighted(lambda step: 0.5), False),
-        (functools.partial(max, 0.5), True),
-        (functools.partial(max, key=lambda step: 0.5), False),
-        ([abs, {"a": (max, 0.5)}], True),
-        ([abs, {"a": (max, lambda step: 0.5)}], False),
-        (Slotted(), False),
-    ],
-)
-def test_what_a_schedule_holds_is_part_of_what_it_is(value, known):
-    assert identified(value) is known
 
 
 def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
