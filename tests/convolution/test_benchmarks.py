@@ -1,4 +1,4 @@
-"""What the benchmark of a step of ResNet-8 times is the same in all ways, and its counts are right."""
+"""What the benchmarks of convolutions time is the same in all ways, and their counts are right."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a process draws, against the joint Gaussian: ratios of densities, joint draws, marginals, two layers.
+"""What a process draws, against the joint Gaussian: ratios of densities, joint draws, marginals.
 
 Draws are affine in their normals, so that over a cubature means and covariances are exact.
 """

@@ -1,4 +1,4 @@
-"""Where a Gaussian process must be exact: its evidence, regression by scikit-learn, a dense layer."""
+"""Where a Gaussian process must be exact: its evidence, and regression by scikit-learn."""
 
 import math
 from functools import partial

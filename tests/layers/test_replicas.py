@@ -1,4 +1,4 @@
-"""R networks in one program are R networks: the same noise and data give the same training, one by one."""
+"""R networks in one program: what they share, and where they start."""
 
 import torch
 from torch import nn

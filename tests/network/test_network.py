@@ -1,4 +1,4 @@
-"""A network draws functions: what a draw promises, what log_pq is, and that every parameter learns."""
+"""A network draws functions: what a draw promises, what log_pq is, and its gradient."""
 
 import pytest
 import torch

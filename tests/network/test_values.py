@@ -1,4 +1,4 @@
-"""What was drawn or predicted is a value: parameters that change afterwards do not change it."""
+"""What was drawn or predicted is a value, which later changes leave alone, and files give it back."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What holds for every posterior: replicas, gradients, purity, devices, and what a draw costs."""
+"""What holds for every posterior: replicas, gradients, and what a draw costs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Inducing-point posteriors against brute force, and against each other where they must agree."""
+"""Inducing-point posteriors against brute force, in any order and arithmetic."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The engine through the M × M system, against brute force and against the engine through the precision."""
+"""The engine through the M × M system and through the precision, against brute force."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The engine against the joint Gaussian of weights and pseudo-outputs, and its gradient against autograd."""
+"""The engine through the precision: leading axes, shapes, dtypes and failures."""
 
 import pytest
 import torch

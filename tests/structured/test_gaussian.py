@@ -1,4 +1,4 @@
-"""The joint Gaussian against dense matrices: covariance, divergence, draws, gradients."""
+"""The joint Gaussian: where it starts, and its last layer against dense matrices."""
 
 import pytest
 import torch

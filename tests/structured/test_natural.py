@@ -1,4 +1,4 @@
-"""Natural gradients of joint Gaussians: one step to the optimum, and the equivalence of parameterisations."""
+"""Natural gradients of joint Gaussians: one step to the optimum, and steps in natural parameters."""
 
 import pytest
 import torch

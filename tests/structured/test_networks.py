@@ -1,4 +1,4 @@
-"""Structured deep GPs as networks: faces, replicas, training, files, and beside other layers."""
+"""Structured deep GPs as networks: faces, paths, compilers, and beside other layers."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Augmentation has a random stream of its own: it changes nothing else, and it is resumed."""
+"""Augmentation has a random stream of its own: it changes nothing else."""
 
 from functools import partial
 

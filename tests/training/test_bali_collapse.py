@@ -1,4 +1,4 @@
-"""Layerwise inference does not collapse to a constant predictor, on any set.
+"""Layerwise inference does not collapse to a constant predictor.
 
 Whole sets of images are below GILIB_DATA.
 """

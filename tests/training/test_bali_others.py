@@ -1,4 +1,4 @@
-"""BALI among others: copies, callbacks, likelihoods and layers of one's own, replicas that broke down."""
+"""BALI among others: callbacks, layers of one's own, replicas that broke down."""
 
 import copy
 from functools import partial

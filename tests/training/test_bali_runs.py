@@ -1,4 +1,4 @@
-"""Trainings by BALI: on data, in both precisions, interrupted, of replicas."""
+"""Trainings by BALI: on data, in both precisions, continued, of replicas that break down."""
 
 import torch
 from torch import nn

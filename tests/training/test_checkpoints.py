@@ -1,4 +1,4 @@
-"""A training that is interrupted and resumed ends where an uninterrupted one ends, to the last bit."""
+"""What a checkpoint continues, keeps and refuses."""
 
 import os
 

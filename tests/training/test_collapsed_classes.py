@@ -1,4 +1,4 @@
-"""A process of classes: another search in the same family, finite differences, quadrature, steps too long."""
+"""A process of classes: another search in the same family, finite differences, steps too long."""
 
 import math
 

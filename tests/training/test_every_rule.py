@@ -1,4 +1,4 @@
-"""What every training owes: it resumes to the last bit, and replicas train as each would alone."""
+"""What every training owes: it resumes to the last bit, replicas train as if alone, all parameters move."""
 
 from functools import partial
 

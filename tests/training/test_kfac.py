@@ -1,4 +1,4 @@
-"""Noisy K-FAC and its posterior: draws, steps written out, where it comes to rest, what a rule owes."""
+"""Noisy K-FAC and its posterior: draws, and steps written out."""
 
 import math
 
@@ -102,9 +102,6 @@ def test_three_steps_written_out(kappa):
         assert_equal(mean, expected, 1e-10)
         assert_equal(rows, left @ left.mT, 1e-10)
         assert_equal(columns, right @ right.mT, 1e-10)
-
-
-# What a rule owes
 
 
 def test_other_weights_are_refused():

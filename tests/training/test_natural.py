@@ -1,4 +1,4 @@
-"""Natural gradients: one step to the optimum of a sparse Gaussian process, and the rest by Adam."""
+"""Natural gradients: one step to the optimum of a sparse Gaussian process."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""`fit` trains R replicas in one program exactly as it would train R networks one by one."""
+"""Replicas that break down leave the others alone; parameters have their own memory after a training."""
 
 import copy
 import pickle
@@ -16,37 +16,21 @@ from tests.support.resuming import step_by_step
 R, N, STEPS = 3, 12, 20
 RATES, SEEDS = [0.003, 0.01, 0.03], [7, 1, 4]
 X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
-CASES = {
-    "gi": (gilib.GlobalInducing(precision="per_output"), "scale", "draw"),
-    "gi-full": (gilib.GlobalInducing(precision="full"), "spatial", "draw"),
-    "li": (gilib.LocalInducing(num_inducing=4, precision="per_output"), "standard", "draw"),
-    "fac→gi": ((gilib.Factorised(), gilib.GlobalInducing()), "neal", "draw"),
-    "fac": (gilib.Factorised(), "scale", "pointwise"),
-}
 
 
-def model(name, replicas=(), noise=0.3):
-    posterior, prior, _ = CASES[name]
-    net = small_net(posterior, PRIORS[prior], points=4, replicas=replicas)
-    return net, gilib.Gaussian(noise, learn=True, scale=10.0, replicas=replicas)
+def model(name, replicas=()):
+    posterior = {"gi": gilib.GlobalInducing(precision="per_output"), "fac": gilib.Factorised()}[name]
+    net = small_net(posterior, PRIORS["scale"], points=4, replicas=replicas)
+    return net, gilib.Gaussian(0.3, learn=True, scale=10.0, replicas=replicas)
 
 
 def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, **settings):
     return gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
 
 
-def copy_replica(together, singles):
-    """Start every single network where its replica starts."""
-    for r, (net, likelihood) in enumerate(singles):
-        for single, joint in ((net, together[0]), (likelihood, together[1])):
-            for key, parameter in single.named_parameters():
-                parameter.data.copy_(joint.get_parameter(key).data[r])
-
-
 @pytest.mark.parametrize("trouble", ["bound", "factorisation"])
 def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
     healthy, sick = model("gi", (R,)), model("gi", (R,))
-    copy_replica(healthy, [])
     y = Y.clone()
     if trouble == "bound":
         y[1, 3] = 1e200

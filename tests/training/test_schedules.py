@@ -1,4 +1,4 @@
-"""Learning rates that follow a schedule: Adam with the rates of torch's scheduler, alone and for replicas."""
+"""Learning rates that follow a schedule: Adam with the rates of torch's scheduler."""
 
 import math
 

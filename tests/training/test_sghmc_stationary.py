@@ -1,4 +1,4 @@
-"""Chains of SGHMC whose stationary covariance is known, and Monte Carlo EM whose end is."""
+"""Chains of SGHMC whose stationary covariance is known."""
 
 import pytest
 import torch
