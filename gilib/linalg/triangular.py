@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from gilib.linalg.factor import ADVICE, cholesky, identities, readable
-from gilib.linalg.operation import Operation
+from gilib.linalg.operation import Operation, within_transform
 from gilib.linalg.products import matmul
 
 Halves = tuple[Tensor, Tensor, Tensor]
@@ -36,7 +36,8 @@ def cholesky_and_inverse(
             [-0.5000,  1.0000]])
     """
     large = matrix.numel() >= MIN_ENTRIES and matrix.shape[-1] >= MIN_ROWS
-    if large and readable(matrix) and forward_ad._current_level < 0:
+    plain = within_transform() or forward_ad._current_level >= 0
+    if large and readable(matrix) and not plain:
         flat = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None]
         factor, inverse = _CholeskyAndInverse.apply(flat, what, advice)
         return factor.reshape(matrix.shape), inverse.reshape(matrix.shape)

@@ -17,13 +17,9 @@ def images(channels, size, count=100, outputs=None):
 @pytest.mark.parametrize(
     ("channels", "outputs", "size", "kernel", "boundary", "route"),
     [
-        (16, 16, 16, 3, "circular", "convolution"),
         (32, 32, 32, 3, "zero", "convolution"),
-        (32, 32, 8, 3, "zero", "convolution"),
-        (64, 64, 16, 3, "circular", "spectral"),
         (16, 16, 16, 5, "circular", "spectral"),
         (3, 32, 32, 3, "zero", "patches"),
-        (1, 64, 28, 3, "circular", "patches"),
         (32, 32, 8, 1, "zero", "patches"),
     ],
 )
@@ -50,8 +46,6 @@ def test_lags_do_not_meet_around_the_circle():
     [
         (Windows.of(3, stride=2, boundary="zero"), 128, "patches"),
         (Windows.of(5, stride=2, boundary="zero"), 16, "convolution"),
-        (Windows.of(7, stride=2, boundary="zero"), 3, "convolution"),
-        (Windows.of(1, stride=2, boundary="zero"), 32, "patches"),
     ],
 )
 def test_the_measured_winner_is_chosen_with_strides(windows, channels, route):
@@ -79,9 +73,7 @@ class Peak(TorchDispatchMode):
 
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 @pytest.mark.parametrize("boundary", ["circular", "zero"])
-@pytest.mark.parametrize(
-    ("pixels", "count", "stride"), [(32, 120, 1), (32, 120, 2), (8, 1000, 1), (4, 1000, 1)]
-)
+@pytest.mark.parametrize(("pixels", "count", "stride"), [(32, 60, 1), (32, 60, 2), (4, 1000, 1)])
 def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride):
     """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
     x = torch.randn(count, 16, pixels, pixels, requires_grad=True)
@@ -113,8 +105,8 @@ def test_memory_where_moments_are_larger_than_images(count, channels, pixels, bo
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 def test_memory_does_not_grow_with_the_sets_that_share_images(route):
     """One set of images, five sets of weights: gradients are summed as they come."""
-    x, y = (torch.randn(60, 8, 32, 32, requires_grad=True) for _ in range(2))
-    precision = torch.rand(5, 60).requires_grad_()
+    x, y = (torch.randn(40, 8, 32, 32, requires_grad=True) for _ in range(2))
+    precision = torch.rand(5, 40).requires_grad_()
     with Peak() as memory:
         values = autocorrelation(x, y, 3, precision, route=route)
         gradients = torch.autograd.grad(values, (x, y, precision), [torch.ones_like(v) for v in values])

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern
 from tests.kernels.cases import INPUTS, KERNELS, function, module, textbook
 from tests.support import D, assert_equal, assert_mean, normals, shaken
 
@@ -24,29 +23,6 @@ def test_mean_and_covariance(name):
     assert_mean(values.mT, torch.zeros(4, dtype=D))
     products = values.mT[:, :, None] * values.mT[:, None, :]
     assert_mean(products, textbook(KERNELS[name], X, X))
-
-
-@pytest.mark.parametrize(
-    ("kernel", "numbers"),
-    [
-        (RBF(), INPUTS + 1),
-        (Matern(smoothness=1.5), INPUTS + 1 + 3),
-        (ArcCosine(), INPUTS + 2),
-        (DotProduct(), INPUTS + 1),
-        (DotProduct(bias_variance=0), INPUTS),
-        (RBF() + DotProduct(), 2 * INPUTS + 2),
-        (RBF() * ArcCosine(), 2 * INPUTS + 3),
-    ],
-)
-def test_a_feature_depends_on_each_of_its_normals(kernel, numbers):
-    kernel = function(kernel)
-    assert kernel.feature_noise == numbers
-    noise = normals(1, 50, numbers, seed=3)
-    values = kernel.features(X, noise)
-    for k in range(numbers):
-        other = noise.clone()
-        other[..., k] = normals(1, 50, seed=4)
-        assert not torch.equal(kernel.features(X, other), values)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -106,18 +106,6 @@ def test_replicas_have_hyper_parameters_of_their_own(name):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_samples_and_replicas_of_points(name):
-    """`[S, R, M, D]` against `[N, D]`: each slice is as if it were alone."""
-    together, points = shaken(module(KERNELS[name], replicas=(2,)), 0.3)(), normals(5, 2, 4, INPUTS, seed=3)
-    cross, gram, diagonal = together.cross(points, B), together.gram(points), together.diagonal(points)
-    assert cross.shape == (5, 2, 4, 6) and gram.shape == (5, 2, 4, 4) and diagonal.shape == (5, 2, 4)
-    for s in range(5):
-        assert_equal(cross[s].detach(), together.cross(points[s], B).detach(), 1e-12)
-        assert_equal(gram[s].detach(), together.gram(points[s]).detach(), 1e-12)
-        assert_equal(diagonal[s].detach(), together.diagonal(points[s]).detach(), 1e-12)
-
-
-@pytest.mark.parametrize("name", KERNELS)
 def test_values_have_the_dtype_of_the_points_and_are_as_exact(name):
     """Arithmetic is in float64; float32 loses a rounding of the value, and one of the RBF's exponent."""
     kernel = function(KERNELS[name])
@@ -176,18 +164,3 @@ def test_points_that_coincide_are_one(kernel, spread):
     torch.testing.assert_close(same.detach(), wanted, rtol=1e-8, atol=0.0)
     (slope,) = torch.autograd.grad(kernel.gram(points).sum(), points)
     assert bool(slope.isfinite().all())
-
-
-@pytest.mark.parametrize("spread", [1.0, 1000.0])
-def test_a_rough_kernel_has_the_evidence_of_rows_that_stand_twice(spread):
-    """With little noise, in which an error of the kernel counts; oracle: direct differences."""
-    points, targets = twice(spread).detach(), normals(20, seed=6).repeat(2)
-    noise = 1e-7 * torch.eye(40, dtype=D)
-
-    def evidence(gram):
-        dist = torch.distributions.MultivariateNormal(torch.zeros(40, dtype=D), gram + noise)
-        return dist.log_prob(targets)
-
-    direct = 0.6 * torch.exp(-(points[:, None] - points).square().sum(-1).sqrt() / 0.3)
-    found = evidence(function(Matern(0.3, 0.6, smoothness=0.5)).gram(points))
-    assert_equal(found.detach(), evidence(direct), 1e-6)

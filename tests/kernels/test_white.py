@@ -8,7 +8,7 @@ import gilib
 from gilib.kernels import RBF, DotProduct, Periodic, White
 from gilib.training import Collapsed
 from tests.kernels.cases import INPUTS, function, module
-from tests.support import D, assert_equal, assert_mean, normals, seeded
+from tests.support import D, assert_equal, assert_mean, normals
 
 A, B = normals(4, INPUTS, seed=1), normals(6, INPUTS, seed=2)
 TWICE = torch.cat([A, A[:2]])
@@ -63,15 +63,6 @@ def test_features_are_of_points_that_differ(name):
         assert_mean(values.mT[:, :, None] * values.mT[:, None, :], part.gram(A).detach())
 
 
-def test_features_are_one_function_and_have_no_slope():
-    kernel, x = function(White(0.6)), A.clone().requires_grad_()
-    noise = normals(1, 9, kernel.feature_noise, seed=3)
-    values = kernel.features(x, noise)
-    assert torch.equal(kernel.features(x[:2], noise), values[:, :2])
-    (slope,) = torch.autograd.grad(values.sum() + 0.0 * x.sum(), x)
-    assert not slope.any()
-
-
 def test_kernels_without_it_are_themselves():
     for spec in (RBF(), RBF() + Periodic() * DotProduct(), RBF().on(0)):
         kernel = function(spec)
@@ -99,19 +90,3 @@ def test_the_collapsed_bound_leaves_noise_to_the_likelihood(name, points):
         gilib.training.solve_posterior(net, likelihood, A, y)
     with pytest.raises(ValueError, match="has white noise"):
         gilib.fit(net, likelihood, A, y, steps=1, rule=Collapsed(), progress=False)
-
-
-def test_a_hidden_layer_with_white_noise_trains_in_single_precision_with_replicas_and_is_saved(tmp_path):
-    kernel = RBF().on(0, 1) + Periodic().on(2) + White(1e-3)
-    net = gilib.models.deep_gp(
-        INPUTS, 1, 2, kernel=kernel, inducing_points=A.float(), replicas=(2,), num_features=32
-    )
-    likelihood = gilib.Gaussian(0.1)
-    before = {name: p.detach().clone() for name, p in net.named_parameters()}
-    gilib.fit(net, likelihood, B.float(), B.float()[:, :1], steps=3, num_samples=2, progress=False)
-    moved = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
-    assert {name for name in before if "hyperparameters" in name} <= moved
-    gilib.save(tmp_path / "net", net, likelihood)
-    again = gilib.load(tmp_path / "net").network
-    draws = [own.draw(3, generator=seeded(1))(B.float()) for own in (net, again)]
-    assert draws[0].dtype == torch.float32 and torch.equal(*draws)

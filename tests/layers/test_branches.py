@@ -1,5 +1,7 @@
 """Layers side by side: what they draw, estimate and say of Gaussian outputs is that of each by itself."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -22,15 +24,16 @@ def process(outputs):
     return gilib.GP(2, outputs, posterior=gilib.FreeGaussian(3, initial_scale=0.5))
 
 
-def test_outputs_of_draws_stand_next_to_each_other():
-    layer, u = built(Concat([Linear(2, 3, gilib.Factorised()), Linear(2, 1)])), normals(4, 2)
+@pytest.mark.parametrize(("kind", "join"), [(Concat, partial(torch.cat, dim=-1)), (Sum, sum)])
+def test_outputs_of_draws_are_joined_or_added(kind, join):
+    layer, u = built(kind([Linear(2, 3, gilib.Factorised()), Linear(2, 3)])), normals(4, 2)
     noise = layer.base_noise(3, seeded(1))
     drawn = layer.draw(u, noise=noise)
     pieces = noise.split([branch.noise_size for branch in layer], dim=-1)
     alone = [branch.draw(u, noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
-    assert torch.equal(drawn(X), torch.cat([part(X) for part in alone], -1))
+    assert torch.equal(drawn(X), join([part(X) for part in alone]))
     assert torch.equal(drawn.log_pq, alone[0].log_pq + alone[1].log_pq)
-    assert torch.equal(drawn.carry(u), torch.cat([part.carry(u) for part in alone], -1))
+    assert torch.equal(drawn.carry(u), join([part.carry(u) for part in alone]))
 
 
 @pytest.mark.parametrize("mode", [Estimate, JointDraw])
@@ -55,18 +58,6 @@ def test_moments_of_parts_that_are_not_random():
     assert (added.estimate(num_samples=1, num_points=5).moments(X).variance > 0).all()
     known = built(Concat([FixedLinear(2, 2, matrix), nn.Identity()]))
     assert known.draw(num_samples=2).moments(X).variance is None
-
-
-def test_it_is_a_layer_like_others(tmp_path):
-    """In the middle of a network, with replicas: trained, saved, loaded, predicted."""
-    layers = [Concat([gilib.Linear(2, 3), gilib.Linear(2, 2)]), nn.ReLU(), gilib.Linear(5, 1)]
-    net = gilib.Network(normals(6, 2), layers, replicas=(2,), generator=seeded(), dtype=D)
-    likelihood = gilib.Gaussian(0.1)
-    gilib.fit(net, likelihood, X, X[:, :1], steps=3, progress=False)
-    gilib.save(tmp_path / "model", net, likelihood)
-    again = gilib.load(tmp_path / "model").network
-    found = [gilib.predict(n, likelihood, X, 4, generator=seeded(2)).mean for n in (net, again)]
-    assert found[0].shape == (2, 5, 1) and torch.equal(*found)
 
 
 def test_what_is_refused():

@@ -53,20 +53,6 @@ def test_inducing_points_travel_through_a_residual_block():
     assert_equal(draw.log_pq, (first.log_pq + last.log_pq).detach())
 
 
-def test_nesting_changes_nothing():
-    def layers():
-        return [Linear(2, 3), nn.ReLU(), Linear(3, 4), nn.ReLU(), Linear(4, 1)]
-
-    flat = shaken(gilib.Network(normals(5, 2), layers(), generator=seeded()))
-    parts = layers()
-    nested = twin(
-        flat, gilib.Network(normals(5, 2), [parts[0], Sequential([parts[1], Sequential(parts[2:])])])
-    )
-    noise, x = flat.base_noise(3, seeded()), normals(4, 2, seed=1)
-    assert torch.equal(flat.draw(noise=noise)(x), nested.draw(noise=noise)(x))
-    assert_equal(flat.draw(noise=noise).log_pq.detach(), nested.draw(noise=noise).log_pq.detach())
-
-
 def test_the_last_layer_with_weights_gets_the_targets_wherever_it_is():
     targets = normals(5, 1, seed=2)
     layers = [Linear(2, 3), Sequential([nn.ReLU(), Residual([Linear(3, 3)]), Linear(3, 1)]), nn.Tanh()]
@@ -107,10 +93,7 @@ def test_a_draw_knows_what_became_of_its_inducing_points():
     [
         ([Linear(2, 3), Linear(4, 1)], r"layer 1: Linear\(4 → 1\) takes points of shape \[4\], got \[3\]"),
         ([Linear(3, 1)], r"layer 0: Linear\(3 → 1\) takes points of shape \[3\], got \[2\]"),
-        (
-            [Linear(2, 3), Residual([Linear(3, 2)])],
-            r"layer 1: a residual branch must keep.*\[3\] became \[2\]",
-        ),
+        ([Linear(2, 3), Residual([Linear(3, 2)])], r"layer 1: a residual branch must keep.*\[3\] became"),
         ([Residual([nn.ReLU(), Linear(3, 3)])], r"layer 0: layer 1: Linear\(3 → 3\) takes"),
         ([Linear(2, 4), nn.MaxPool2d(2)], r"layer 1: MaxPool2d cannot take points of shape \[4\]"),
     ],

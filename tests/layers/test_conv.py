@@ -162,23 +162,6 @@ def test_images_broadcast_against_weights(weights, points):
     assert_equal(outputs.reshape(-1, 6, 3, 5, 4), torch.stack([conv2d(a, b, padding=1) for a, b in each]))
 
 
-@PAIRS
-def test_every_parameter_has_a_gradient_and_draws_are_pure(name, prior):
-    layer = built(POSTERIORS[name], PRIORS[prior])
-    state = {key: value.clone() for key, value in layer.state_dict().items()}
-    noise, u = layer.base_noise(2, seeded()), images(POINTS)
-    once, twice = (layer.draw(u, noise=noise) for _ in range(2))
-    x = images(6, seed=3)
-    assert torch.equal(once(x), twice(x)) and torch.equal(once.log_pq, twice.log_pq)
-    if state.keys() - {"hyperparameters.scale"}:
-        (once(x).square().sum() + once.log_pq.sum()).backward()
-    assert layer.state_dict().keys() == state.keys()
-    assert all(torch.equal(value, state[key]) for key, value in layer.state_dict().items())
-    for key, parameter in layer.named_parameters():
-        lower = parameter.grad.tril() if key.endswith("psi_factor") else parameter.grad
-        assert bool((lower != 0).any()) and bool(torch.isfinite(parameter.grad).all()), key
-
-
 def test_pseudo_outputs_and_precisions_exist_from_construction():
     layer = Conv2d(2, 3, (3, 5), gilib.GlobalInducing(), stride=2, padding=0)
     assert layer.build((2, 9, 8), BuildContext(7, (2,), dtype=D)) == (3, 4, 2)
@@ -219,42 +202,19 @@ def test_a_draw_stays_on_its_device_and_reads_nothing_back(prior, boundary):
     assert outputs.device.type == "meta" and outputs.shape == (3, 2, 5, 6, 12, 12)
 
 
-def test_given_pseudo_outputs():
-    targets = normals(POINTS, OUTPUTS, 5, 4)
-    net = gilib.Network(images(POINTS), [Conv2d(2, OUTPUTS, 3)], pseudo_outputs=targets)
-    assert torch.equal(next(iter(net.layers)).weights.pseudo.outputs, targets)
-
-
 def network(**settings):
     layers = [Conv2d(2, 3, 3, prior=gilib.SpatialIWPrior()), nn.ReLU(), nn.Flatten(), gilib.Linear(60, 2)]
     return gilib.Network(images(POINTS), layers, generator=seeded(), **settings)
 
 
-def test_training_lowers_the_loss():
-    net, x, y = network(), images(8, seed=2), torch.arange(8) % 2
-    history = gilib.fit(net, gilib.Categorical(), x, y, steps=60, num_samples=2, progress=False)
-    assert float(history.elbo[-10:].mean()) > float(history.elbo[:10].mean())
-    prediction = gilib.predict(net, gilib.Categorical(), x, 5, batch_size=3)
-    assert prediction.mean.shape == (8, 2)
-
-
 REFUSED = {
-    "channels": (
-        lambda: built(shape=(2, 5, 4)).build((3, 5, 4), BuildContext(4)),
-        r"takes images of shape \[2, height",
-    ),
+    "channels": (lambda: built(shape=(2, 5, 4)).build((3, 5, 4), BuildContext(4)), r"takes images of shape"),
     "points": (lambda: Conv2d(2, 3, 3).build((2,), BuildContext(4)), r"takes images of shape .*got \[2\]"),
-    "boundary": (
-        lambda: Conv2d(2, 3, 3, boundary="zero"),
-        "unknown boundary 'zero': choose one of 'circular', 'exact'",
-    ),
+    "boundary": (lambda: Conv2d(2, 3, 3, boundary="zero"), "'zero': choose one of 'circular', 'exact'"),
     "precision": (lambda: built(gilib.GlobalInducing(precision="full")), "one precision per inducing image"),
     "inducing size": (lambda: built().draw(normals(POINTS, 2, 6, 4)), r"must have shape \[..., 4, 2, 5, 4\]"),
     "inducing number": (lambda: built().draw(normals(1, *SHAPE)), r"must have shape \[..., 4, 2, 5, 4\]"),
-    "evaluation": (
-        lambda: draw(built())(normals(6, 3, 5, 4)),
-        r"takes images \[..., N, 2, 5, 4\], got \[6, 3, 5, 4\]",
-    ),
+    "evaluation": (lambda: draw(built())(normals(6, 3, 5, 4)), r"takes images \[..., N, 2, 5, 4\], got \[6,"),
     "pseudo-outputs": (
         lambda: gilib.Network(images(4), [Conv2d(2, 3, 3)], pseudo_outputs=normals(4, 3)),
         r"pseudo_outputs must have shape \[4, 3, 5, 4\].*pixels at a convolution",

@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import conv2d, unfold
 
 import gilib
-from gilib.layers import Conv2d
-from tests.layers.test_conv import POINTS, POSTERIORS, SHAPE, built, images
+from tests.layers.test_conv import POINTS, POSTERIORS, built, images
 from tests.support import D, assert_equal, assert_mean, normals, seeded
 
 
@@ -70,16 +68,3 @@ def test_every_estimate_has_the_spread_of_the_draws_where_pixels_are_averaged(po
     squares = [each(x).mean((-2, -1)).square().sum(-1).detach() for each in drawn]  # [S, N]
     error = sum(values.var(0) / count for values in squares).sqrt()
     assert bool(((squares[0].mean(0) - squares[1].mean(0)).abs() < 5 * error).all())
-
-
-def test_the_bound_of_an_estimate_is_that_of_the_draws():
-    """Where pixels are averaged: noise for each of them would average out, and the bound be another."""
-    x, labels, count = images(6), torch.arange(6) % 3, 10_000
-    layers = [Conv2d(2, 3, 3, gilib.Factorised(1.0)), nn.Tanh(), Conv2d(3, 3, 3, gilib.Factorised(1.0))]
-    head = [nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-    net = gilib.Network(None, layers + head, input_shape=SHAPE, generator=seeded(), dtype=D)
-    drawn = (net.draw(count, generator=seeded(1)), net.estimate(count, 6, generator=seeded(2)))
-    fits = [gilib.Categorical().log_prob(each(x), labels).sum(-1).detach() for each in drawn]
-    gap = float(fits[0].mean() - fits[1].mean())
-    error = float(sum(fit.var() / len(fit) for fit in fits)) ** 0.5
-    assert abs(gap) < 5 * error

@@ -5,25 +5,12 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.draws import Estimate
 from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
 from gilib.models import lenet, resnet8, resnet18
 from gilib.posteriors import BuildContext
 from tests.support import D, assert_equal, normals, seeded
 
 SMALL = dict(generator=seeded(), dtype=D)
-
-
-def test_a_sum_adds_what_its_branches_draw():
-    branches = [Linear(2, 3, gilib.Factorised()), Linear(2, 3), nn.Identity()]
-    layer = Sum(branches[:2])
-    assert layer.build((2,), BuildContext(4, dtype=D, generator=seeded())) == (3,)
-    u, x, noise = normals(4, 2), normals(5, 2, seed=1), layer.base_noise(3, seeded(1))
-    drawn = layer.draw(u, noise=noise)
-    pieces = noise.split([branch.noise_size for branch in layer], dim=-1)
-    alone = [branch.draw(u, noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
-    assert torch.equal(drawn(x), alone[0](x) + alone[1](x))
-    assert torch.equal(drawn.log_pq, alone[0].log_pq + alone[1].log_pq)
 
 
 def test_a_sum_with_the_identity_is_a_residual_block():
@@ -33,24 +20,6 @@ def test_a_sum_with_the_identity_is_a_residual_block():
         layer.build((3,), BuildContext(4, dtype=D, generator=seeded()))
     u, x, noise = normals(4, 3), normals(5, 3, seed=1), other.base_noise(2, seeded(1))
     assert_equal(one.draw(u, noise=noise)(x).detach(), other.draw(u, noise=noise)(x).detach())
-
-
-def test_the_estimate_of_a_sum():
-    layer = Sum([Linear(2, 3, gilib.Factorised()) for _ in range(2)])
-    layer.build((2,), BuildContext(dtype=D, generator=seeded()))
-    x, noise = normals(5, 2), layer.estimate_noise(3, 5, seeded(1))
-    found = layer.estimate(noise=noise)
-    pieces = noise.split([branch.noise_sizes(Estimate) for branch in layer])
-    parts = [branch.estimate(noise=piece) for branch, piece in zip(layer, pieces, strict=True)]
-    assert_equal(found.log_pq.detach(), sum(part.log_pq for part in parts).detach())
-    assert_equal(found(x).detach(), sum(part(x) for part in parts).detach())
-
-
-def test_sums_that_do_not_fit():
-    with pytest.raises(ValueError, match=r"branches of a sum must give one shape, got \[\[3\], \[4\]\]"):
-        Sum([Linear(2, 3), Linear(2, 4)]).build((2,), BuildContext(4))
-    with pytest.raises(ValueError, match="at least one branch"):
-        Sum([])
 
 
 def described(net):
@@ -124,15 +93,6 @@ def test_resnet18_halves_images_by_the_stage_not_by_the_width(widths):
     steps = gilib.record(net.draw(generator=seeded(1)).function, normals(1, 3, 16, 16)).drawn
     sizes = [step.output.shape[-1] for step in steps][:-1]
     assert sizes == [16] * 5 + [8] * 5 + [4] * 5 + [2] * 5
-
-
-def test_targets_are_the_last_pseudo_outputs():
-    targets = torch.eye(10, dtype=D)[:3]
-    net = lenet((1, 8, 8), channels=2, inducing_points=normals(3, 1, 8, 8), pseudo_outputs=targets, **SMALL)
-    layers = weight_layers(net)
-    assert torch.equal(layers[-1].weights.pseudo.outputs, targets)
-    assert_equal(layers[-1].weights.pseudo.log_precision.detach(), torch.zeros(3))
-    assert_equal(layers[0].weights.pseudo.log_precision.detach(), torch.full((3,), -4.0))
 
 
 def test_settings_reach_every_layer():

@@ -1,4 +1,4 @@
-"""What a process draws, against the joint Gaussian: ratios of densities, joint draws, marginals, two layers.
+"""What a process draws, against the joint Gaussian: ratios of densities, joint draws, marginals.
 
 Draws are affine in their normals, so that over a cubature means and covariances are exact.
 """
@@ -9,7 +9,6 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.draws import Estimate, JointDraw
-from gilib.kernels import DotProduct
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
 from tests.support import PRECISIONS, D, assert_equal, assert_mean, normals, seeded, shaken
@@ -147,46 +146,6 @@ def test_moments_and_divergence_of_a_marginalised_local_posterior(precision):
         divergence = divergence + kl_divergence(posterior, prior)
     assert_equal(estimate.density.detach(), -divergence.expand(3), 1e-8)
     assert_mean(net.draw(4000, generator=seeded(1)).density.detach(), -divergence)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_two_linear_layers_against_their_joint_gaussian(precision):
-    """Given the function that the first layer drew, f = f_2(f_1(x)) and u_2 are jointly Gaussian."""
-    first, second = DotProduct(0.7, 0.4), DotProduct((1.1, 0.6), 0.3)
-    spec, z, x = (
-        gilib.GlobalInducing(precision, log_precision=0.2),
-        normals(3, 2, seed=1),
-        normals(4, 2, seed=6),
-    )
-    layers = [gilib.GP(2, 2, kernel, spec, jitter=0.0, num_features=16) for kernel in (first, second)]
-    net = gilib.Network(z, layers, pseudo_outputs=normals(3, 2, seed=2), generator=seeded())
-    for layer in layers:
-        shaken(layer.weights, 0.3)
-    below = layers[0].draw(z, 1, generator=seeded(4))
-    u1, x1 = below.inducing_outputs[0].detach(), below(x)[0].detach()
-    v = [layer.weights.pseudo.outputs.detach() for layer in layers]
-    parts = [log_ratio(first, z, v[0][:, o], precisions(layers[0])[o], u1[None, :, o]) for o in range(2)]
-    assert_equal(below.log_pq.detach(), sum(parts), 1e-8)
-
-    own, points = layers[1].noise_sizes(JointDraw).draw, 8
-    noise = cubature(own + points)
-    joint = layers[1].joint_draw(u1, noise=Noise(noise[:, :own], noise[:, own:].unflatten(-1, (4, 2))))
-    values, u2 = joint(x1).detach(), joint.inducing_outputs.detach()
-    together, ratio = torch.cat([u2, values], -2), 0.0
-    for o in range(2):
-        mean, wanted = conditional(second, u1, x1, v[1][:, o], precisions(layers[1])[o])
-        assert_equal(together[..., o].mean(0), mean, 1e-7)
-        assert_equal(covariance(together[..., o]), wanted, 1e-7)
-        ratio = ratio + log_ratio(second, u1, v[1][:, o], precisions(layers[1])[o], u2[..., o])
-    assert_equal(joint.log_pq.detach(), ratio, 1e-7)
-
-    whole = net.base_noise(1, seeded(4))  # the network's draw begins as the first layer's did
-    draw = net.draw(noise=whole)
-    again = layers[0].draw(z, noise=whole[:, : layers[0].noise_size])
-    last = layers[1].draw(again.inducing_outputs, noise=whole[:, layers[0].noise_size :])
-    assert_equal(draw(x).detach(), last(again(x)).detach(), 1e-12)
-    assert_equal(draw.log_pq.detach(), (again.log_pq + last.log_pq).detach(), 1e-12)
-    assert_equal(draw.inducing_outputs.detach(), last.inducing_outputs.detach(), 1e-12)
 
 
 def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():

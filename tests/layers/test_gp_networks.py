@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib.draws import Estimate, GaussianFunction, JointDraw
+from gilib.draws import Estimate, GaussianFunction
 from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
@@ -127,14 +127,6 @@ def bounds_of(values, replica):
     return values[replica].detach()
 
 
-def test_two_replica_axes():
-    net = NETWORKS["global"](replicas=(2, 3))
-    draw = net.draw(4, generator=seeded())
-    assert draw(X).shape == (4, 2, 3, 12, 2) and draw.log_pq.shape == (4, 2, 3)
-    estimate = net.estimate(4, 12, generator=seeded())
-    assert bound(estimate, X, Y.expand(2, 3, 12, 2), reduction="none").shape == (4, 2, 3)
-
-
 @pytest.mark.parametrize("branch", ["residual", "sum"])
 def test_inducing_points_and_data_pass_through_one_mean_function(branch):
     """A data point that is an inducing point stays one, layer after layer; the network says where it went."""
@@ -228,18 +220,6 @@ def test_iwbo_converges_to_the_evidence_of_one_layer():
     assert_mean((log_weights - truth).exp(), torch.ones((), dtype=D))
 
 
-@pytest.mark.parametrize("name", ["local", "free", "narrow"])
-def test_predictions_in_closed_form_have_the_moments_of_draws(name):
-    """Mixtures of the last layer's Gaussians, against the functions themselves."""
-    net, points = NETWORKS[name](), normals(4, 2, seed=5)
-    prediction = gilib.predict(net, LIKELIHOOD, points, 8000, generator=seeded(1))
-    with torch.no_grad():
-        outputs = net.draw(20_000, generator=seeded(2))(points)
-    agree(outputs, prediction.means)
-    variance = prediction.component_sd.square() - 0.2
-    agree(outputs.square(), prediction.means.square() + variance)
-
-
 @pytest.mark.parametrize("posterior", [gilib.LocalInducing(), gilib.FreeGaussian(initial_scale=0.5)])
 def test_predictive_densities_are_averages_over_exact_draws(posterior):
     net, points, targets = deep(posterior, 1), normals(4, 2, seed=5), normals(4, 2, seed=6)
@@ -253,27 +233,13 @@ def test_predictive_densities_are_averages_over_exact_draws(posterior):
     agree(densities, components)
 
 
-def test_predictions_in_batches_and_in_units():
-    net, points = NETWORKS["free"](), normals(7, 2, seed=5)
-    whole = gilib.predict(net, LIKELIHOOD, points, 5, generator=seeded(1))
-    pieces = gilib.predict(net, LIKELIHOOD, points, 5, generator=seeded(1), batch_size=3)
-    assert whole.component_sd.shape == (5, 7, 2)
-    assert_equal(whole.means, pieces.means, 1e-12)
-    assert_equal(whole.component_sd, pieces.component_sd, 1e-12)
-    units = gilib.data.Normalisation.fit(3 + 2 * X, 5 - 4 * Y)
-    scaled = gilib.predict(
-        net, LIKELIHOOD, points * units.x_std + units.x_mean, 5, generator=seeded(1), normalisation=units
-    )
-    assert_equal(scaled.means, whole.means * units.y_std + units.y_mean, 1e-9)
-    assert_equal(scaled.component_sd, whole.component_sd * units.y_std, 1e-9)
-
-
-def test_a_joint_draw_is_a_function_of_its_noise():
-    x = normals(6, 1, seed=1)
-    net = gilib.models.deep_gp(1, 1, 2, inducing_points=x, pseudo_outputs=x.sin(), generator=seeded())
-    noise = net.layers.noise_for(JointDraw, 3, 5, seeded(2))
-    one, other = (net.joint_draw(noise=noise) for _ in range(2))
-    points = normals(5, 1, seed=4)
-    assert torch.equal(one(points), other(points)) and torch.equal(one.log_pq, other.log_pq)
-    with pytest.raises(ValueError, match="noise_for.JointDraw"):
-        net.joint_draw(noise=gilib.randomness.Noise(noise.draw[:, 1:], noise.points))
+def test_classification():
+    """Three classes: after a training probabilities sum to one and are right."""
+    x = wave(24)[0]
+    labels = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    net = gilib.models.deep_gp(2, 3, 2, inducing_points=x[:8], generator=seeded(), dtype=D, num_features=64)
+    own = {"num_samples": 4, "rule": gilib.Adam(0.03), "seed": 3, "progress": False}
+    gilib.fit(net, gilib.Categorical(), x, labels, steps=60, **own)
+    prediction = gilib.predict(net, gilib.Categorical(), x, 20, generator=seeded(1))
+    assert_equal(prediction.mean.sum(-1), torch.ones(24, dtype=D), 1e-10)
+    assert float((prediction.mean.argmax(-1) == labels).double().mean()) > 0.8

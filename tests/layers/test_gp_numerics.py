@@ -95,18 +95,6 @@ def test_gradients_of_a_float32_layer_are_those_of_float64(name, kernel, lengths
         assert float((gradient - wanted[key]).abs().max()) <= kind * largest, key
 
 
-@pytest.mark.parametrize("name", POSTERIORS)
-def test_duplicated_inducing_points_survive(name):
-    """Ten times the same two: the jitter alone tells them apart."""
-    repeated = X[:2].repeat(5, 1)
-    net, exact = pair(POSTERIORS[name], RBF(), inducing=repeated)
-    noise = net.estimate_noise(3, 30, seeded(4))
-    bound, gradients = bound_and_gradients(net, noise)
-    truth, _ = bound_and_gradients(exact, gilib.randomness.Noise(noise.draw.double(), noise.points.double()))
-    assert all(bool(torch.isfinite(gradient).all()) for gradient in gradients.values())
-    assert float((bound - truth).abs()) < 0.01 * float(truth.abs())
-
-
 @pytest.mark.parametrize(
     "kernel", [RBF(100.0), DotProduct(), ArcCosine(), RBF(1e-3), RBF(1e3) * DotProduct()]
 )
@@ -185,24 +173,3 @@ def test_that_needs_float64(monkeypatch):
     """Where everything but the factors stays in float32, up to a hundred are lost."""
     monkeypatch.setattr(processes.Inducing, "arithmetic", lambda self, x, weights: x.dtype)
     assert lost(10.0, 3.0, 10.0, "estimate") > 10.0 and lost(10.0, 3.0, 14.0, "estimate") > 100.0
-
-
-@pytest.mark.parametrize("jitter", [1e-5, 1e-8])
-def test_what_a_jitter_costs(jitter):
-    """With inducing inputs at the data: the evidence less the best bound, against the docstring's."""
-    x, noise = 10.0 * normals(40, 1, seed=3), 1e-4
-    y = torch.sin(x)
-    net = gilib.models.sparse_gp(1, 1, inducing_points=x, dtype=torch.float64, jitter=jitter)
-    likelihood, layer = gilib.Gaussian(noise), next(iter(net.layers))
-    gram = layer.hyperparameters().gram(x).detach()
-    dist = torch.distributions.MultivariateNormal(
-        torch.zeros(40, dtype=torch.float64), gram + noise * torch.eye(40, dtype=torch.float64)
-    )
-    for parameter in layer.hyperparameters.parameters():
-        parameter.requires_grad_(False)
-    layer.inducing_inputs.requires_grad_(False)
-    gilib.fit(net, likelihood, x, y, steps=1, rule=gilib.training.NaturalGradient(1.0), progress=False)
-    bound = gilib.elbo(net.estimate(1, 40), likelihood, x, y, num_data=40).detach()
-    lost = float(dist.log_prob(y[:, 0]) - bound)
-    most = 40 * jitter * float(layer.hyperparameters().variance) / (2 * noise)
-    assert 0.2 * most < lost < 1.01 * most

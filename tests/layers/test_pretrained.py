@@ -1,7 +1,6 @@
 """A trained module is a layer: the module itself, frozen, with functions in the place of modules inside."""
 
 import copy
-import math
 import threading
 
 import pytest
@@ -12,7 +11,7 @@ import gilib
 from gilib.draws import Estimate, record
 from gilib.layers import Pretrained
 from gilib.posteriors import BuildContext
-from tests.support import D, assert_equal, log_evidence, normals, ridge, seeded, shaken, with_ones
+from tests.support import D, assert_equal, normals, seeded, shaken
 
 X, Y = normals(12, 3, seed=1), normals(12, 2, seed=2)
 
@@ -61,36 +60,6 @@ def test_a_draw_is_the_module_in_eval_mode_and_the_module_stays_as_it_was():
     assert not any(p.requires_grad for p in layer.parameters()) and layer.noise_size == 0
     layer.train()
     assert_equal(layer.draw()(X), output)
-
-
-def test_axes_of_samples_and_replicas_are_those_of_a_loop():
-    module = trained(Own()).eval()
-    points = normals(3, 2, 5, 3)
-    output = built(module).draw()(points)
-    for s in range(3):
-        for r in range(2):
-            assert_equal(output[s, r], module(points[s, r]).detach())
-
-
-def test_exact_regression_on_features_is_bayesian_linear_regression():
-    """With all inputs as inducing points and the true noise every draw's ELBO is the evidence."""
-    body = trained(Own(6))
-    body.head = nn.Identity()
-    last = gilib.Linear(6, 2, gilib.GlobalInducing(log_precision=-math.log(0.4)))
-    net = gilib.Network(X, [Pretrained(body), last], pseudo_outputs=Y, generator=seeded())
-    features = with_ones(copy.deepcopy(body).eval()(X).detach())
-    draw = net.draw(5, generator=seeded())
-    bounds = gilib.elbo(draw, gilib.Gaussian(0.4).to(D), X, Y, num_data=12, reduction="none")
-    evidence = log_evidence(features, Y, 1 / 7, 0.4)
-    assert_equal(bounds.detach(), evidence.expand(5), 1e-9)
-    mean, covariance = ridge(features, Y, 7.0, 0.4)
-    weights = net.draw(4000, generator=seeded()).function.functions[-1].weights
-    assert bool(
-        ((weights.mean(0) - mean).abs() < 6 * covariance.diagonal().sqrt()[:, None] / 4000**0.5).all()
-    )
-    noisy = net.draw(1, generator=seeded())
-    grads = torch.autograd.grad(noisy(X).sum(), net.inducing_points)[0]
-    assert grads.abs().min() > 0  # inducing points are trained through the body
 
 
 def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
@@ -160,23 +129,6 @@ def test_global_inducing_layers_inside_are_drawn_from_what_reaches_them():
     assert_equal(ours.inducing_outputs, theirs.inducing_outputs)
 
 
-def test_estimates_inside_are_those_of_a_sequence():
-    module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(D)
-    layers = {"0": gilib.Linear(3, 4, gilib.Factorised()), "2": gilib.Linear(4, 2, gilib.Factorised())}
-    inside = built(module, layers=layers)
-    outside = gilib.Network(
-        None,
-        [gilib.Linear(3, 4, gilib.Factorised()), nn.Tanh(), gilib.Linear(4, 2, gilib.Factorised())],
-        dtype=D,
-    )
-    for k in (0, 2):
-        outside.layers[k].load_state_dict(layers[str(k)].state_dict())
-    noise = outside.estimate_noise(3, 12, seeded())
-    ours, theirs = inside.estimate(noise=noise), outside.estimate(noise=noise)
-    assert_equal(ours(X), theirs(X))
-    assert_equal(ours.log_pq, theirs.log_pq)
-
-
 class Tokens(nn.Module):
     """One dense layer for three tokens of a point."""
 
@@ -215,20 +167,6 @@ def test_a_layer_that_meets_a_point_more_than_once_has_one_function_there(module
         own.get_submodule(name).weight.data.copy_(weights[s, :-1].mT)
         own.get_submodule(name).bias.data.copy_(weights[s, -1])
         assert_equal(drawn(X)[s], own(X), 1e-10)
-
-
-def test_convolutions_inside_keep_their_bias():
-    images = normals(5, 2, 6, 6)
-    module = nn.Conv2d(2, 3, 3, stride=2, padding=1).to(D)
-    layer = built(
-        module, (2, 6, 6), layers={"": gilib.Conv2d(2, 3, 3, gilib.Factorised(), stride=2, padding=1)}
-    )
-    draw = layer.draw(num_samples=2, generator=seeded())
-    (step,) = record(draw, images).steps
-    kernels = step.function.weights.mT.unflatten(-1, (2, 3, 3))
-    for s in range(2):
-        truth = nn.functional.conv2d(images, kernels[s], module.bias, stride=2, padding=1)
-        assert_equal(draw(images)[s], truth)
 
 
 class Odd(nn.Module):

@@ -68,14 +68,6 @@ def test_starting_values_of_the_paper():
     assert torch.equal(points, normals(6, 2)) and torch.equal(targets, normals(6, 1, seed=1))  # copies
 
 
-def test_factorised_starts_as_the_paper_says_and_as_the_reference_implementation_does():
-    for start, power in (("paper", 0.5), ("reference", 1.0)):
-        posterior = gilib.Factorised(variance_start=start)
-        layer = next(iter(gilib.models.mlp(8, (), 3, posterior=posterior, dtype=D).layers))
-        assert_equal(layer.weights.log_variance.exp().detach(), torch.full((9, 3), 1e-3 / 9**power, dtype=D))
-        assert_equal(3.0 * layer.weights.mean.detach(), layer.weights.scaled_mean.detach())
-
-
 @pytest.mark.parametrize("activation", [nn.LeakyReLU(0.2), nn.Sequential(nn.Tanh(), nn.Hardtanh(-0.5, 0.25))])
 def test_activations_with_arguments(activation, tmp_path):
     """Of which every place has its own, and which files keep."""
@@ -91,17 +83,6 @@ def test_activations_with_arguments(activation, tmp_path):
     gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(0.1))
     again, *_ = gilib.load(tmp_path / "model.pt")
     assert torch.equal(again.draw(noise=noise)(x), draw(x))
-
-
-def test_a_generator_makes_the_starting_values_reproducible():
-    def build(seed):
-        return gilib.models.mlp(2, (5,), 1, posterior=gilib.LocalInducing(), dtype=D, generator=seeded(seed))
-
-    state = torch.get_rng_state()
-    a, b, c = build(0), build(0), build(1)
-    assert torch.equal(state, torch.get_rng_state())
-    pairs = list(zip(a.parameters(), b.parameters(), c.parameters(), strict=True))
-    assert all(torch.equal(p, q) for p, q, _ in pairs) and not all(torch.equal(p, r) for p, _, r in pairs)
 
 
 def test_inducing_points_are_a_parameter_only_where_a_layer_draws_from_them():

@@ -9,7 +9,6 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 import gilib
-from gilib.baselines import laplace
 from gilib.layers import Pretrained
 from gilib.posteriors import Conjugate, Dropout, MatrixGaussian
 from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken, with_ones
@@ -200,38 +199,6 @@ def test_replicas_begin_alike():
     net = converted(model, x, gilib.Factorised(1e-24), replicas=(2,))
     truth = model(x).detach()
     assert_equal(net.draw(3, generator=seeded())(x).detach(), truth.expand(3, 2, -1, -1), 1e-8)
-
-
-def test_laplace_around_the_last_layer_of_a_trained_classifier_is_that_of_laplace_torch():
-    """Mean, precision and evidence, of a model that torch has trained to its most probable last layer."""
-    theirs = pytest.importorskip("laplace")
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).to(D)
-    found = theirs.Laplace(
-        model, "classification", subset_of_weights="last_layer", hessian_structure="full", prior_precision=2.5
-    )
-    data = torch.utils.data.TensorDataset(X, LABELS)
-    found.fit(torch.utils.data.DataLoader(data, batch_size=12))
-    prior = gilib.NealPrior((5 / 2.5) ** 0.5)
-    net = gilib.bayesian(model, gilib.PointEstimate(), where=model[-1], prior=prior)
-    ours = laplace(net, gilib.Categorical(), X, LABELS)
-    blocks = found.posterior_precision.detach()
-    weights, biases = (
-        torch.arange(8).reshape(2, 4),
-        torch.arange(8, 10),
-    )  # theirs: rows of weights, then biases
-    index = torch.cat([weights.mT, biases[None]]).flatten()  # ours: `[I, O]`
-    assert_equal(ours.precision, blocks[index][:, index], 1e-6)
-    assert_equal(ours.log_evidence, found.log_marginal_likelihood().detach(), 1e-6)
-
-
-def test_training_goes_on_and_raises_the_bound():
-    model, x = trained("convolutional")
-    net = converted(model, x, gilib.Factorised(), trainable=True)
-    history = gilib.fit(
-        net, gilib.Categorical(), x, LABELS[:6], steps=60, rule=gilib.Adam(0.01), progress=False
-    )
-    assert history.elbo[-10:].mean() > history.elbo[:10].mean() + 0.1
 
 
 def test_saved_and_loaded(tmp_path):

@@ -91,9 +91,3 @@ def test_a_training_leaves_no_trace(arithmetic):
     net = small_net(gilib.GlobalInducing()).float()
     gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, speed=Speed(arithmetic), progress=False)
     assert product_precisions() == TF32
-
-
-def test_a_drawn_function_compiles():
-    draw = small_net(gilib.Factorised()).float().draw(2, generator=seeded())
-    compiled = torch.compile(lambda x: draw(x), fullgraph=True, backend="eager")
-    assert torch.equal(compiled(X), draw(X))

@@ -74,7 +74,7 @@ def test_a_bound_and_its_gradient_are_one_graph(name):
 @pytest.mark.slow
 def test_a_draw_of_images_is_one_graph():
     """A convolution with a spatial prior, pooling, and a block that halves the image, all normalised."""
-    images = normals(3, 2, 8, 8)
+    images = normals(3, 2, 4, 4)
 
     def normalised(inputs, outputs, stride=1, prior=None):
         conv = gilib.Conv2d(inputs, outputs, 3, stride=stride, padding=1, prior=prior)

@@ -27,19 +27,7 @@ from gilib.training import (
 )
 from gilib.training.gradients.replay import WARM_UP
 from tests.support import D, seeded
-from tests.support.zoo import (
-    NETS,
-    REGRESSION,
-    STRUCTURED,
-    N,
-    S,
-    X,
-    Y,
-    close,
-    problem,
-    rule_of,
-    structured,
-)
+from tests.support.zoo import NETS, REGRESSION, STRUCTURED, N, S, X, Y, close, problem, rule_of, structured
 
 pytestmark = pytest.mark.gpu
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import gilib
-from gilib.linalg import ScaledIdentity
 from tests.support import (
     PRECISIONS,
     D,
@@ -77,28 +76,6 @@ def test_exact_in_a_float32_default_with_an_awkward_noise():
         assert_equal(bound.detach(), log_evidence(with_ones(X), Y, 1 / 3, NOISE), 1e-9)
 
 
-def test_a_wrong_noise_is_not_exact():
-    """The check above has teeth: with another noise the bounds scatter, below the evidence on average."""
-    net = exact_net(exact_posterior(), gilib.NealPrior())
-    draw = net.draw(200, generator=seeded(3))
-    bounds = gilib.elbo(draw, gilib.Gaussian(2 * NOISE), X, Y, num_data=len(X), reduction="none")
-    assert bounds.std() > 0.1
-    assert bounds.mean() < log_evidence(with_ones(X), Y, 1 / 3, 2 * NOISE)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("name", FIXED)
-def test_posterior_moments_are_those_of_ridge_regression(name, precision):
-    prior, variance = FIXED[name]
-    net = exact_net(exact_posterior(precision), prior)
-    mean, covariance = ridge(with_ones(X), Y, 1 / variance(3), NOISE)
-    layer = next(iter(net.layers))
-    operator = ScaledIdentity(torch.tensor(1 / variance(3), dtype=D), 3)
-    posterior = layer.weights.condition(layer.features(X), operator)
-    assert_equal(posterior.mean.detach(), mean, 1e-10)
-    assert_equal(posterior.covariance.detach(), covariance.expand(posterior.covariance.shape), 1e-10)
-
-
 def test_predictions_are_those_of_ridge_regression():
     net = exact_net(exact_posterior(), gilib.NealPrior())
     mean, covariance = ridge(with_ones(X), Y, 3.0, NOISE)
@@ -111,61 +88,3 @@ def test_predictions_are_those_of_ridge_regression():
     assert_mean(squares, variance)
     standard_error = squares.std(0) / math.sqrt(4000)
     assert ((prediction.sd.square() - variance - NOISE).abs() < 6 * standard_error).all()
-
-
-def lower_from_prior(prior, hidden, **settings):
-    """Random lower layers, and a last layer that regresses the data on what they make of them."""
-    last = exact_posterior(**settings)
-    return gilib.models.mlp(
-        2,
-        hidden,
-        2,
-        posterior=[gilib.FromPrior()] * len(hidden) + [last],
-        prior=prior,
-        inducing_points=X,
-        pseudo_outputs=Y,
-    )
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("hidden", [(4,), (20, 6)])
-@pytest.mark.parametrize("name", FIXED)
-def test_the_last_layer_is_optimal_whatever_the_lower_layers_drew(name, hidden, precision):
-    """Ober & Aitchison (2021), App. A: given the lower layers, the bound is their log evidence."""
-    prior, variance = FIXED[name]
-    net = lower_from_prior(prior, hidden, precision=precision)
-    last = (hidden[-1] + 1) * 2
-    noise = normals(7, net.noise_size, seed=6)
-    other = torch.cat([noise[:, :-last], normals(7, last, seed=7)], -1)
-    draw, again = net.draw(noise=noise), net.draw(noise=other)
-    activations = gilib.record(draw.function, X).outputs[-2]  # after the last nonlinearity, [S, N, H]
-    truth = log_evidence(with_ones(activations), Y, variance(hidden[-1] + 1), NOISE)
-    assert (draw(X) - again(X)).abs().max() > 0.01
-    assert_equal(elbos(net, draw), truth, 1e-8)
-    assert_equal(elbos(net, again), truth, 1e-8)
-    assert truth.std() > 0.1
-
-
-@pytest.mark.parametrize("prior", [gilib.ScalePrior(initial_log_alpha=1.0), gilib.SpatialIWPrior()])
-def test_under_a_learned_scale_the_bound_depends_on_the_scale_only(prior):
-    net = exact_net(exact_posterior(), prior)
-    noise = normals(6, net.noise_size, seed=8)
-    weights = torch.cat([noise[:, :1], normals(6, net.noise_size - 1, seed=9)], -1)
-    scale = torch.cat([normals(6, 1, seed=10), noise[:, 1:]], -1)
-    bounds, same, different = (elbos(net, net.draw(noise=z)) for z in (noise, weights, scale))
-    assert_equal(same, bounds, 1e-8)
-    assert ((different - bounds).abs() > 1e-3).all()
-
-
-def test_the_data_give_the_same_functions_as_more_inducing_points_of_no_precision():
-    """Points whose pseudo-outputs know nothing change nothing."""
-    posterior = exact_posterior(precision="shared")
-    net = exact_net(posterior, gilib.NealPrior())
-    more, targets = torch.cat([X, normals(4, 2, seed=11)]), torch.cat([Y, normals(4, 2, seed=12)])
-    larger = gilib.models.mlp(2, (), 2, posterior=posterior, inducing_points=more, pseudo_outputs=targets)
-    with torch.no_grad():
-        next(iter(larger.layers)).weights.pseudo.scaled_log_precision[-4:] = -20.0
-    noise = net.base_noise(3, seeded(1))
-    a, b = net.draw(noise=noise), larger.draw(noise=noise)
-    assert_equal(a(X), b(X), 1e-9)
-    assert_equal(a.log_pq, b.log_pq, 1e-9)

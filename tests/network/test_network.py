@@ -1,9 +1,7 @@
-"""A network draws functions: what a draw promises, what log_pq is, and that every parameter learns."""
+"""A network draws functions: what a draw promises, what log_pq is, and its gradient."""
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
 import gilib
@@ -14,7 +12,6 @@ from tests.support import (
     PRIORS,
     D,
     assert_equal,
-    assert_mean,
     log_p,
     log_q,
     normals,
@@ -74,32 +71,6 @@ def test_drawing_and_evaluating_leave_no_trace_on_the_network():
     assert before == {name: set(vars(module)) for name, module in net.named_modules()}
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
-@given(
-    widths=st.lists(st.integers(1, 20), min_size=2, max_size=4),
-    points=st.integers(1, 6),
-    samples=st.integers(1, 4),
-    batch=st.integers(1, 5),
-    kind=st.sampled_from(PRECISIONS),
-    bias=st.booleans(),
-)
-def test_shapes(widths, points, samples, batch, kind, bias):
-    net = gilib.models.mlp(
-        widths[0],
-        widths[1:-1],
-        widths[-1],
-        posterior=gilib.GlobalInducing(precision=kind),
-        inducing_points=normals(points, widths[0]),
-        bias=bias,
-        generator=seeded(),
-    )
-    draw = net.draw(samples, generator=seeded())
-    x = normals(2 * batch, widths[0], seed=1)
-    assert draw.log_pq.shape == (samples,)
-    assert draw(x).shape == (samples, 2 * batch, widths[-1])
-    assert_equal(draw(x)[:, batch:], draw(x[batch:]).detach(), 1e-10)
-
-
 @WITH_PRIORS
 def test_log_pq_is_the_sum_over_layers_that_see_what_was_drawn_below(name, prior):
     net = small_net(EVERY[name], PRIORS[prior], hidden=(3, 4))
@@ -137,39 +108,6 @@ def test_log_pq_of_two_global_layers_against_dense_gaussians(kind):
     assert_equal(draw.log_pq.detach(), two_layer_log_ratio(net, *weights), 1e-9)
 
 
-@pytest.mark.parametrize("kind", PRECISIONS)
-def test_q_over_p_averages_to_one_under_the_prior(kind):
-    """E_P[Q/P] = 1: by the ratio that equals log_pq, Q is normalised over both layers together."""
-    net = small_net(gilib.GlobalInducing(precision=kind, log_precision=-1.0), PRIORS["neal"], points=2)
-    first = 1.3 / 3**0.5 * normals(20000, 3, 3, seed=1)
-    second = 1.3 / 4**0.5 * normals(20000, 4, 2, seed=2)
-    assert_mean((-two_layer_log_ratio(net, first, second)).exp(), 1.0)
-
-
-@pytest.mark.parametrize("prior", ["neal", "standard"])
-def test_draws_from_the_prior_have_no_ratio_and_no_parameters(prior):
-    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.FromPrior(), prior=PRIORS[prior], dtype=D)
-    assert not list(net.parameters())
-    assert torch.equal(net.draw(4).log_pq, torch.zeros_like(net.draw(4).log_pq))
-
-
-@WITH_PRIORS
-def test_every_parameter_learns(name, prior):
-    net, likelihood = small_net(EVERY[name], PRIORS[prior]), gilib.Gaussian(0.3, learn=True)
-    x, y = normals(6, 2, seed=4), normals(6, 2, seed=5)
-    gilib.elbo(net.draw(3, generator=seeded(1)), likelihood, x, y, num_data=6).backward()
-    parameters = dict(nn.ModuleDict({"net": net, "likelihood": likelihood}).named_parameters())
-    if not name.startswith("rand") or prior in ("scale", "spatial"):
-        assert len(parameters) > 1
-    for key, parameter in parameters.items():
-        assert parameter.grad is not None, key
-        assert torch.isfinite(parameter.grad).all(), key
-        used = torch.ones_like(parameter, dtype=torch.bool)
-        if key.endswith("scaled_root"):  # only its strictly lower triangle is a parameter
-            used = used.tril(-1)
-        assert (parameter.grad[used] != 0).all(), key
-
-
 @WITH_PRIORS
 def test_gradients_by_finite_differences(name, prior):
     """Of the bound, along one direction: no part of it, of prior or posterior, is without its gradient."""
@@ -189,16 +127,6 @@ def test_gradients_by_finite_differences(name, prior):
         slope = sum((gradient * way).sum() for gradient, way in zip(gradients, ways, strict=True))
         above, below = bound(1e-5).detach(), bound(-2e-5).detach()
         assert_equal((above - below) / 2e-5, slope, 1e-6)
-
-
-@pytest.mark.parametrize("name", ["gi-shared", "gi-per_output", "gi-full", "li-shared", "fac"])
-def test_one_factorisation_per_layer_and_draw(name, monkeypatch):
-    net, calls = small_net(POSTERIORS[name], PRIORS["neal"]), []
-    real = torch.linalg.cholesky_ex
-    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda *a, **k: calls.append(1) or real(*a, **k))
-    draw = net.draw(4)
-    draw(normals(3, 2))
-    assert len(calls) == (0 if name == "fac" else 2)
 
 
 def test_a_failed_factorisation_names_the_layer():
@@ -224,15 +152,6 @@ def test_a_layer_stands_in_one_place():
     norm = gilib.layers.InducingBatchNorm()
     with pytest.raises(ValueError, match="InducingBatchNorm is used twice"):
         gilib.Network(normals(5, 2), [norm, gilib.Residual([norm])])
-
-
-def test_layers_belong_to_one_network():
-    layers = [gilib.Linear(2, 3), nn.ReLU(), gilib.Linear(3, 1)]
-    net = gilib.Network(normals(5, 2), layers)
-    before = {name: p.clone() for name, p in net.state_dict().items()}
-    with pytest.raises(ValueError, match=r"layer 0: Linear\(2 → 3\) is used twice.*construct one"):
-        gilib.Network(normals(7, 2), layers)
-    assert all(torch.equal(p, before[name]) for name, p in net.state_dict().items())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What holds for every posterior: replicas, gradients, purity, devices, and what a draw costs."""
+"""What holds for every posterior: replicas, gradients, and what a draw costs."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from gilib.posteriors import (
     LocalInducing,
     MatrixGaussian,
 )
-from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior, StandardPrior
+from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior
 from gilib.sites import DenseWeights
 from tests.support.oracles import Operations, assert_gradients, draw_weights, normal
 
@@ -99,50 +99,12 @@ def test_gradients_against_finite_differences(spec, make_prior, perturbed, gener
 
 
 @EVERY
-def test_draws_are_pure(spec, make_prior, generator):
-    module, prior = build(spec, generator), make_prior(generator, FAN_IN)
-    features, noise = normal(generator, POINTS, FAN_IN), normal(generator, SAMPLES, FAN_IN, OUTPUTS)
-    state = {key: value.clone() for key, value in module.state_dict().items()}
-    inputs = [x.clone() for x in (features, noise, prior.dense())]
-    once, twice = (draw_weights(module, features, prior, noise) for _ in range(2))
-    assert torch.equal(once[0], twice[0]) and torch.equal(once[1], twice[1])
-    assert all(torch.equal(value, state[key]) for key, value in module.state_dict().items())
-    assert all(torch.equal(x, y) for x, y in zip(inputs, (features, noise, prior.dense()), strict=True))
-
-
-@EVERY
 def test_initial_values_come_from_the_generator(spec):
     global_state = torch.get_rng_state()
     one, other = (build(spec, torch.Generator().manual_seed(5)).state_dict() for _ in range(2))
     assert torch.equal(torch.get_rng_state(), global_state)
     assert one.keys() == other.keys()
     assert all(torch.equal(value, other[key]) for key, value in one.items())
-
-
-@pytest.mark.parametrize(
-    ("spec", "prior"),
-    [*((spec, NealPrior()) for spec in ALL)]
-    + [(GlobalInducing(), prior) for prior in (StandardPrior(), ScalePrior(), SpatialIWPrior())],
-)
-def test_everything_stays_on_the_device_of_the_parameters(spec, prior):
-    """The meta device holds no data, so that a copy to the CPU, or from it, would raise."""
-    context = BuildContext(
-        POINTS, (2,), torch.zeros(POINTS, OUTPUTS), True, None, torch.float32, torch.device("meta")
-    )
-    site = DenseWeights(FAN_IN, OUTPUTS, True, not prior.well_scaled)
-    prior_module = prior.build(site, context.full((), 0.0))
-    module = spec.build(site, context)
-    with torch.device("cpu"):
-        precision, prior_pq = prior_module.draw(
-            torch.empty(SAMPLES, 2, prior_module.noise_size, device="meta").float()
-        )
-        features = torch.empty(SAMPLES, 2, POINTS, FAN_IN, device="meta").float()
-        noise = torch.empty(SAMPLES, 2, FAN_IN, OUTPUTS, device="meta").float()
-        weights, log_pq = draw_weights(module, features, precision, noise)
-    for tensor in (weights, log_pq, prior_pq):
-        assert tensor.device.type == "meta" and tensor.dtype == torch.float32
-    assert weights.shape == (SAMPLES, 2, FAN_IN, OUTPUTS)
-    assert (log_pq + prior_pq).shape == (SAMPLES, 2)
 
 
 # Cost: one Cholesky factorisation of the precision per draw and layer

@@ -10,7 +10,7 @@ from gilib.posteriors import BuildContext, Conjugate
 from gilib.randomness import Noise
 from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
-from tests.support.oracles import assert_mean_within, draw_weights, normal, positive_definite
+from tests.support.oracles import draw_weights, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 I, O, B = 4, 3, 5  # noqa: E741
@@ -59,17 +59,6 @@ def test_a_draw_and_its_density(make_prior, generator):
     torch.testing.assert_close(log_pq, log_ratio, rtol=1e-10, atol=1e-10)
 
 
-def test_sampled_moments(make_prior, generator):
-    """W = W̃ / √I, Cov vec W̃ = Σ ⊗ V."""
-    module, rows, columns = moved(generator)
-    weights, _ = draw_weights(module, None, make_prior(generator, I), normal(generator, 4000, I, O))
-    dist = dense(module, rows, columns)
-    flat = weights.mT.flatten(1)
-    assert_mean_within(flat, dist.mean)
-    deviation = flat - dist.mean
-    assert_mean_within(deviation[:, :, None] * deviation[:, None, :], dist.covariance_matrix)
-
-
 def estimated(module, x, noise, prior):
     function, log_pq = module.estimate(None, prior, noise, lambda weights: LinearFunction(weights, True))
     return function(x), log_pq
@@ -90,36 +79,12 @@ def test_an_estimate_has_the_outputs_of_a_draw_at_every_point(make_prior, genera
     torch.testing.assert_close(log_pq, -divergence.expand(O), rtol=1e-10, atol=1e-10)
 
 
-def test_an_estimate_of_other_points_is_refused(make_prior, generator):
-    module, _, _ = moved(generator)
-    noise = Noise(torch.zeros(2, 0), torch.zeros(2, B, O))
-    with pytest.raises(ValueError, match="made for 5 points, not for 6"):
-        estimated(module, torch.zeros(6, I - 1), noise, make_prior(generator, I))
-
-
 def test_before_training_weights_are_normal(make_prior, generator):
     module = build(Conjugate(initial_sd=1.7))
     noise = normal(generator, 2, I, O)
     weights, _ = draw_weights(module, None, make_prior(generator, I), noise)
     torch.testing.assert_close(weights, 1.7 * noise / I**0.5)
     assert float(module.df) == O + 1 and int(module.steps) == 0
-
-
-def test_replicas_are_separate_modules(make_prior, generator):
-    module, _, _ = moved(generator, (2,))
-    prior, noise, x = make_prior(generator, I), normal(generator, 7, 2, I, O), normal(generator, B, I - 1)
-    points = Noise(torch.zeros(7, 2, 0), normal(generator, 7, 2, B, O))
-    weights, log_pq = draw_weights(module, None, prior, noise)
-    outputs, estimate_pq = estimated(module, x, points, prior)
-    for r in range(2):
-        alone = build()
-        alone.load_state_dict({name: value[r] for name, value in module.state_dict().items()})
-        own, own_pq = draw_weights(alone, None, prior, noise[:, r])
-        torch.testing.assert_close(weights[:, r], own, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(log_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
-        own, own_pq = estimated(alone, x, Noise(points.draw[:, r], points.points[:, r]), prior)
-        torch.testing.assert_close(outputs[:, r], own, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(estimate_pq[:, r], own_pq, rtol=1e-12, atol=1e-12)
 
 
 def test_replicas_that_are_not_active_stay(generator):
@@ -131,34 +96,6 @@ def test_replicas_that_are_not_active_stay(generator):
         assert torch.equal(value[1], before[name][1])
     assert torch.equal(module.mean[0], other.mean[0]) and module.steps.tolist() == [2, 1]
     assert module.mean_square[:, 0].tolist() == [2.0, 1.0]
-
-
-def test_everything_is_state():
-    """A rule may change it; nothing else does, and it has no parameters."""
-    module = build()
-    assert not list(module.parameters())
-    names = {
-        "centre",
-        "white",
-        "precision",
-        "precision_tril",
-        "scale_tril",
-        "noise_tril",
-        "df",
-        "mean_square",
-        "steps",
-    }
-    assert set(module.state_dict()) == names
-
-
-def test_a_model_is_saved_with_its_state(tmp_path, generator):
-    net = gilib.models.mlp(2, (3,), 1, posterior=Conjugate(df=4.5), dtype=torch.float64)
-    for layer in (list(net.layers)[0], list(net.layers)[2]):
-        layer.weights.centre.add_(normal(generator, *layer.weights.centre.shape))
-    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.3, learn=True))
-    loaded = gilib.load(tmp_path / "model")[0]
-    x, noise = normal(generator, 6, 2), net.base_noise(2, generator)
-    assert torch.equal(loaded.draw(noise=noise)(x), net.draw(noise=noise)(x))
 
 
 @pytest.mark.parametrize("name", ["initial_sd", "df", "scale"])

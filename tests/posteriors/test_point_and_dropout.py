@@ -57,26 +57,6 @@ def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
     torch.testing.assert_close(log_pq, log_prior(point, prior).expand(5))
 
 
-def test_the_best_point_is_ridge_regression():
-    """One layer, fixed noise: the posterior mean, to which Adam goes."""
-    x, y, noise = normals(30, 2), normals(30, 1, seed=1), 0.5
-    net = gilib.models.mlp(2, (), 1, posterior=PointEstimate(), generator=seeded(), dtype=D)
-    rule = gilib.Adam(0.05, schedule=gilib.training.LinearDecay(start=0.3))
-    gilib.fit(net, gilib.Gaussian(noise), x, y, steps=600, num_samples=1, rule=rule, progress=False)
-    features = torch.cat([x, torch.ones(30, 1, dtype=D)], -1)
-    ridge = torch.linalg.solve(features.mT @ features / noise + 3 * torch.eye(3), features.mT @ y / noise)
-    assert_equal(net.draw().function.functions[0].weights[0].detach(), ridge, 1e-4)
-
-
-def test_replicas_are_an_ensemble_of_points():
-    net = gilib.models.mlp(2, (4,), 1, posterior=PointEstimate(), replicas=(3,), dtype=D, generator=seeded())
-    x = normals(5, 2)
-    members = net.draw(1)(x)[0]
-    ensemble = gilib.Ensemble(net).draw(10)
-    assert ensemble.log_pq is None and torch.equal(ensemble(x), members)
-    assert members.var(0).min() > 0
-
-
 # Points of Gaussian processes
 
 
@@ -201,18 +181,3 @@ def test_nothing_is_dropped_at_rate_zero(generator):
     weights, log_pq = module.draw(None, prior_of(DENSE, generator), normal(generator, 50, CHANNELS))
     torch.testing.assert_close(weights, module.mean_if_kept.expand(50, -1, -1))
     torch.testing.assert_close(log_pq, log_prior(module.mean_if_kept, prior_of(DENSE, generator)).expand(50))
-
-
-@pytest.mark.parametrize("posterior", [PointEstimate(), Dropout(RATE)], ids=["point", "dropout"])
-@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
-def test_they_train_in_replicas_and_are_saved(posterior, estimator, tmp_path):
-    x, y = normals(20, 2), normals(20, 2, seed=1).tanh()
-    net = gilib.models.mlp(2, (8,), 2, posterior=posterior, replicas=(2,), generator=seeded(), dtype=D)
-    likelihood = gilib.Gaussian(0.1)
-    settings = {"steps": 80, "rule": gilib.Adam(0.03), "estimator": estimator, "progress": False}
-    history = gilib.fit(net, likelihood, x, y, **settings)
-    assert bool((history.elbo[-10:].mean(0) > history.elbo[:10].mean(0) + 0.5).all())
-    gilib.save(tmp_path / "model.pt", net, likelihood)
-    again, _, _, _ = gilib.load(tmp_path / "model.pt")
-    drawn = (model.draw(3, generator=seeded(2))(x) for model in (net, again))
-    assert torch.equal(*drawn)

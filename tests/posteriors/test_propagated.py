@@ -7,7 +7,7 @@ from torch.distributions import MultivariateNormal
 import gilib
 from gilib.linalg import ScaledIdentity
 from gilib.sites import DenseWeights, InducingOutputs
-from tests.support import D, assert_equal, normals, seeded, shaken
+from tests.support import D, assert_equal, normals, shaken
 
 M, OUTPUTS, SAMPLES = 4, 2, 3
 
@@ -61,24 +61,6 @@ def test_the_last_layer_starts_at_the_targets():
     hidden, last = (module for module in net.modules() if type(module).__name__ == "PropagatedInducing")
     assert torch.equal(last.mean, y)
     assert not hidden.mean.any()
-
-
-def test_it_trains_and_carries_inducing_points():
-    x = torch.linspace(-2, 2, 12, dtype=D)[:, None]
-    net = gilib.models.deep_gp(
-        1,
-        1,
-        2,
-        posterior=gilib.posteriors.PropagatedGaussian(),
-        inducing_points=x[::2],
-        pseudo_outputs=x[::2].sin(),
-    )
-    drawn = net.estimate(3, 12, generator=seeded())
-    assert drawn.inducing_outputs.shape == (3, 6, 1)
-    history = gilib.fit(
-        net, gilib.Gaussian(0.1), x, x.sin(), steps=30, num_samples=3, rule=gilib.Adam(1e-2), progress=False
-    )
-    assert history.elbo[-5:].mean() > history.elbo[:5].mean()
 
 
 def test_where_it_does_not_belong():

@@ -155,16 +155,6 @@ def test_replicas_are_separate_modules(spec, pixels, generator):
         torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
 
 
-@EVERY
-def test_draws_are_pure(spec, generator):
-    module = prior_module(spec, CHANNELS, 4, generator)
-    state = {name: value.clone() for name, value in module.state_dict().items()}
-    noise = normal(generator, 5, module.noise_size)
-    (one, one_pq), (other, other_pq) = module.draw(noise), module.draw(noise)
-    assert torch.equal(one.dense(), other.dense()) and torch.equal(one_pq, other_pq)
-    assert all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
-
-
 # What cannot be asked for
 
 

@@ -28,7 +28,7 @@ def single_noise(noise, single, joint):
 
 
 @pytest.mark.parametrize("posterior", POSTERIORS, ids=["gi", "fac"])
-def test_twenty_steps_together_and_one_by_one(posterior):
+def test_three_steps_together_and_one_by_one(posterior):
     joint = small_net(posterior, MIXED, points=4, replicas=(R,))
     singles = [small_net(posterior, PRIORS[name], points=4) for name in NAMES]
     for r, single in enumerate(singles):
@@ -38,7 +38,7 @@ def test_twenty_steps_together_and_one_by_one(posterior):
     together = torch.optim.Adam(joint.parameters(), lr=0.02)
     alone = [torch.optim.Adam(single.parameters(), lr=0.02) for single in singles]
     likelihood = gilib.Gaussian(0.2)
-    for step in range(20):
+    for step in range(3):
         noise = normals(2, R, joint.noise_size, seed=step)
         bound = gilib.elbo(joint.draw(noise=noise), likelihood, X, Y, num_data=6)
         together.zero_grad()
@@ -51,15 +51,6 @@ def test_twenty_steps_together_and_one_by_one(posterior):
             alone[r].zero_grad()
             (-single_bound).backward()
             alone[r].step()
-
-
-def test_it_is_saved_and_loaded(tmp_path):
-    net, likelihood = small_net(gilib.Factorised(), MIXED, replicas=(R,)), gilib.Gaussian(0.1)
-    gilib.save(tmp_path / "model", net, likelihood)
-    again = gilib.load(tmp_path / "model")[0]
-    noise = net.base_noise(3)
-    assert torch.equal(net.draw(noise=noise)(X), again.draw(noise=noise)(X))
-    assert torch.equal(net.draw(noise=noise).log_pq, again.draw(noise=noise).log_pq)
 
 
 def test_what_is_refused():

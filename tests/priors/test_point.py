@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 import gilib
 import gilib.baselines.hamiltonian
 from gilib.priors import NealPrior
-from tests.support import D, assert_equal, log_evidence, normals, seeded, shaken, small_net, with_ones
+from tests.support import D, assert_equal, log_evidence, normals, seeded, small_net, with_ones
 from tests.support.oracles import prior_module, site
 
 NOISE = 0.07
@@ -71,29 +71,6 @@ def test_it_vanishes_at_the_maximum_of_the_exact_evidence():
     assert abs(float(gradient(exact_net(start=math.exp(BEST))))) < 1e-8
 
 
-def test_training_ends_at_the_maximum():
-    net = exact_net()
-    layer(net, 0).weights.requires_grad_(False)
-    net.inducing_points.requires_grad_(False)
-    rule = gilib.Adam(0.1, schedule=gilib.training.LinearDecay())
-    gilib.fit(net, gilib.Gaussian(NOISE), X, Y, steps=300, rule=rule, num_samples=1, progress=False)
-    assert float(scale_of(net).detach()) == pytest.approx(BEST, abs=1e-3)
-
-
-def test_of_a_factorised_posterior_the_best_scale_is_the_second_moment():
-    """∂/∂c of E_Q log N(W; 0, c²/I) vanishes at c² = I E_Q[w²], averaged over all weights."""
-    net = small_net(gilib.Factorised(), LEARNED, hidden=())
-    dense = layer(net, 0)
-    weights = dense.weights
-    with torch.no_grad():
-        second = (weights.mean.square() + weights.log_variance.exp()).mean()
-        dense.hyperparameters.log_scale.fill_(0.5 * math.log(FAN_IN * float(second)))
-    divergence = weights.kl(dense.hyperparameters.draw(torch.zeros(1, 0, dtype=D))[0])
-    assert_equal(
-        torch.autograd.grad(divergence, dense.hyperparameters.log_scale)[0], torch.zeros((), dtype=D), 1e-12
-    )
-
-
 def test_it_starts_as_the_fixed_prior_of_that_scale():
     net, fixed = (small_net(gilib.GlobalInducing(), NealPrior(1.7, learn=learn)) for learn in (True, False))
     state = {name: value for name, value in net.state_dict().items() if "log_scale" not in name}
@@ -104,28 +81,6 @@ def test_it_starts_as_the_fixed_prior_of_that_scale():
     one, other = net.draw(noise=noise), fixed.draw(noise=noise)
     assert_equal(one(x), other(x), 1e-12)
     assert_equal(one.log_pq, other.log_pq, 1e-10)
-
-
-def test_every_layer_and_every_replica_has_its_own():
-    together = shaken(exact_net(replicas=(3,)))
-    net = small_net(gilib.Factorised(), LEARNED, replicas=(3,))
-    assert [layer(net, k).hyperparameters.log_scale.shape for k in (0, 2)] == [(3,), (3,)]
-    assert scale_of(together).unique().numel() == 3
-    noise = normals(1, 3, together.noise_size, seed=4)
-    draw = together.draw(noise=noise)
-    bound = gilib.elbo(draw, gilib.Gaussian(NOISE), X, Y, num_data=len(X))
-    joint = torch.autograd.grad(bound.sum(), scale_of(together))[0]
-    for r, net in enumerate(_singles(together)):
-        own = gilib.elbo(net.draw(noise=noise[:, r]), gilib.Gaussian(NOISE), X, Y, num_data=len(X))
-        assert_equal(joint[r], torch.autograd.grad(own, scale_of(net))[0], 1e-9)
-
-
-def _singles(together):
-    """Each replica as a network of its own."""
-    for r in range(3):
-        net = exact_net()
-        net.load_state_dict({name: value[r] for name, value in together.state_dict().items()})
-        yield net
 
 
 def test_it_shares_a_program_with_other_priors():
@@ -139,16 +94,6 @@ def test_it_shares_a_program_with_other_priors():
     )
     used = torch.autograd.grad(precision.scale.sum(), module.members[1].log_scale)[0]
     assert (used != 0).tolist() == [False, True, False]
-
-
-def test_it_is_saved_and_loaded(tmp_path):
-    net = small_net(gilib.GlobalInducing(), LEARNED, replicas=(2,))
-    gilib.save(tmp_path / "model", net, gilib.Gaussian(0.1))
-    again = gilib.load(tmp_path / "model")[0]
-    assert layer(again, 0).prior == LEARNED
-    assert torch.equal(scale_of(again), scale_of(net)) and float(scale_of(net).abs().min()) > 0
-    noise = net.base_noise(3)
-    assert torch.equal(net.draw(noise=noise).log_pq, again.draw(noise=noise).log_pq)
 
 
 def test_what_is_refused():

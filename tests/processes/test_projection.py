@@ -87,7 +87,9 @@ def test_gradients_by_finite_differences(name, spread, generator):
     def call(kernel, inverse, mean, root=None):
         return found(kernel, inverse, mean, None if root is None else root @ root.mT)
 
-    assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs])
+    assert torch.autograd.gradcheck(
+        call, [value.detach().requires_grad_() for value in inputs], fast_mode=True
+    )
 
 
 @WITH_ONE_LESS
@@ -108,7 +110,9 @@ def test_a_kernel_that_is_evaluated_on_the_way(name, spread, generator):
     ):
         torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
     inputs = [left, right, inverse, mean, *([torch.linalg.cholesky(covariance)] if spread else [])]
-    assert torch.autograd.gradcheck(call, [value.detach().requires_grad_() for value in inputs])
+    assert torch.autograd.gradcheck(
+        call, [value.detach().requires_grad_() for value in inputs], fast_mode=True
+    )
 
 
 def test_exponents_stay_in_float64_on_the_way(generator):
@@ -219,7 +223,7 @@ def test_parts_of_a_joint_distribution(name, spread, generator):
 )
 def test_gradients_of_a_joint_distribution(name, spread, generator):
     inputs = [value.requires_grad_() for value in joint_parts(JOINT[name], spread, generator)]
-    assert torch.autograd.gradcheck(projected, inputs)
+    assert torch.autograd.gradcheck(projected, inputs, fast_mode=True)
 
 
 def test_transforms_and_compilers_follow_plain_products(generator):

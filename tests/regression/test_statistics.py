@@ -84,27 +84,6 @@ def test_weighted_gram_and_its_gradients_for_all_shapes(sizes, axes, seed):
         torch.testing.assert_close(gradient, wanted, **EXACT)
 
 
-@given(SHAPES, AXES, st.integers(0, 10**6))
-@settings(max_examples=40, deadline=None)
-def test_one_precision_three_ways_for_all_shapes(sizes, axes, seed):
-    """The same diagonal Λ as shared, repeated for every output, and as the square of a diagonal root."""
-    lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
-    generator = seeded(seed)
-    features, targets = (
-        normal(generator, *lead, points, fan_in),
-        normal(generator, *parameters, points, outputs),
-    )
-    precision = positive(generator, *parameters, points)
-    shared = shared_statistics(features, targets, precision)
-    full = full_statistics(features, targets, torch.diag_embed(precision.sqrt()))
-    repeated = precision[..., None, :].expand(*parameters, outputs, points)
-    separate = per_output_statistics(features, targets, repeated)
-    torch.testing.assert_close(full.gram, shared.gram, **EXACT)
-    torch.testing.assert_close(full.cross, shared.cross, **EXACT)
-    torch.testing.assert_close(separate.gram, shared.gram.expand(separate.gram.shape), **EXACT)
-    torch.testing.assert_close(separate.cross[..., 0].mT, shared.cross[..., 0, :, :], **EXACT)
-
-
 @pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
@@ -139,3 +118,55 @@ def test_float32_stays_float32(generator):
     single = weighted_gram(features.float(), weights.float())
     assert single.dtype == torch.float32
     torch.testing.assert_close(single.double(), weighted_gram(features, weights), rtol=1e-5, atol=1e-5)
+
+
+# Under torch.func.vmap: equal to a loop, gradients too
+
+IN_DIMS = pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (-3, 0), (0, -3)])
+
+
+def batches(features, weights, in_dims):
+    """Three different versions of each argument, stacked along its dimension; and the list of the three."""
+    arguments, each = [], [[], [], []]
+    for x, dim in zip((features, weights), in_dims, strict=True):
+        versions = [x if dim is None else (1.0 + k) * x for k in range(3)]
+        arguments.append(x if dim is None else torch.stack(versions, dim))
+        for row, version in zip(each, versions, strict=True):
+            row.append(version)
+    return arguments, each
+
+
+@pytest.mark.parametrize(
+    ("lead", "parameters", "in_dims"),
+    [(*lead, (-3, 0)) for lead in LEADS.args[1]]
+    + [((6, 2), (2,), in_dims) for in_dims in IN_DIMS.args[1] if in_dims != (-3, 0)],
+)
+def test_vmap_equals_loop(lead, parameters, in_dims, generator):
+    features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
+    weights = normal(generator, *parameters, OUTPUTS, POINTS).requires_grad_()
+    arguments, each = batches(features, weights, in_dims)
+    output = torch.func.vmap(weighted_gram, in_dims)(*arguments)
+    expected = torch.stack([weighted_gram(*one) for one in each])
+    torch.testing.assert_close(output, expected, **EXACT)
+    upstream = normal(generator, *output.shape)
+    gradients = torch.autograd.grad(output, (features, weights), upstream, retain_graph=True)
+    oracle = torch.autograd.grad(expected, (features, weights), upstream)
+    for gradient, wanted in zip(gradients, oracle, strict=True):
+        torch.testing.assert_close(gradient, wanted, **EXACT)
+
+
+@IN_DIMS
+def test_vmap_of_the_gradient_equals_loop(in_dims, generator):
+    features, weights = normal(generator, 6, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
+    arguments, each = batches(features, weights, in_dims)
+    function = torch.func.grad(lambda phi, lam: weighted_gram(phi, lam).sin().sum(), argnums=(0, 1))
+    gradients = torch.func.vmap(function, in_dims)(*arguments)
+    for k, one in enumerate(each):
+        for gradient, wanted in zip(gradients, function(*one), strict=True):
+            torch.testing.assert_close(gradient[k], wanted, **EXACT)
+
+
+def test_nested_vmap_equals_the_batch(generator):
+    features, weights = normal(generator, 4, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
+    nested = torch.func.vmap(torch.func.vmap(weighted_gram), in_dims=(0, None))(features, weights)
+    torch.testing.assert_close(nested, weighted_gram(features, weights), **EXACT)

@@ -6,7 +6,7 @@ Points and samples are leading axes, so that a hundred thousand samples take sec
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -228,34 +228,3 @@ def elbo_gaussian(model: Model, x: Tensor, y: Tensor, noise_variance: float, eps
     squares = (y - mean).square() + variance
     log_likelihood = -0.5 * (math.log(2 * math.pi * noise_variance) + squares / noise_variance)
     return log_likelihood.sum((-2, -1)) - kl(model)
-
-
-def natural_gradient_conjugate(model: Model, x: Tensor, y: Tensor, noise_variance: float) -> Model:
-    """One layer with the optimal q(f_M) (Titsias, 2009): where a natural step of length 1 lands.
-
-    With A = K_MM + K_Mn K_nM / σ²: μ_t = K_MM A⁻¹ K_Mn (y_t - mean function) / σ², S_t = K_MM A⁻¹ K_MM.
-    """
-    (layer,) = model.layers
-    gram, cross = model.gram(0), layer.kernel(layer.inputs, x)
-    inverse = torch.linalg.inv(gram + cross @ cross.mT / noise_variance)
-    means = gram @ inverse @ cross @ (y - layer.mean_function(x)) / noise_variance  # [M, T]
-    covariance = torch.block_diag(*[gram @ inverse @ gram] * layer.outputs)
-    return replace(model, mean=means.mT.flatten(), covariance=covariance)
-
-
-def natural_step(model: Model, bound, length: float) -> Model:
-    """A natural-gradient step on q(f_M) of any model: θ ← θ + length · ∂ bound/∂η, by autograd.
-
-    θ = (S⁻¹ μ, -½ S⁻¹) are the natural parameters, η = (μ, S + μ μᵀ) the expectations; `bound` is a function
-    of a model.
-    """
-    first = model.mean.detach().clone().requires_grad_()
-    second = model.covariance.detach() + torch.outer(model.mean, model.mean).detach()
-    second.requires_grad_()
-    moved = replace(model, mean=first, covariance=second - torch.outer(first, first))
-    slopes = torch.autograd.grad(bound(moved), (first, second))
-    precision = torch.linalg.inv(model.covariance)
-    linear = precision @ model.mean + length * slopes[0]
-    quadratic = -0.5 * precision + length * 0.5 * (slopes[1] + slopes[1].mT)
-    covariance = torch.linalg.inv(-2 * quadratic)
-    return replace(model, mean=covariance @ linear, covariance=covariance)

@@ -29,36 +29,21 @@ def model(**settings):
 
 ERRORS = {
     "no processes": (lambda: StructuredGP([]), "a structured deep GP needs at least one process"),
-    "a process in place of a list": (
-        lambda: StructuredGP(Process(2, 1)),
-        "processes must be a list or tuple, got Process",
-    ),
-    "a layer in place of a process": (
-        lambda: StructuredGP([gilib.GP(2, 1)]),
-        r"processes\[0\] must be a Process, got GP",
-    ),
+    "a process in place of a list": (lambda: StructuredGP(Process(2, 1)), "be a list or tuple, got Process"),
+    "a layer in place of a process": (lambda: StructuredGP([gilib.GP(2, 1)]), r"must be a Process, got GP"),
     "unequal widths": (
         lambda: StructuredGP([Process(2, 3, num_inducing=4), Process(2, 1, num_inducing=4)]),
         r"Process\(2 → 3\) gives 3 numbers, but Process\(2 → 1\), which follows, takes 2",
     ),
-    "a family's class": (
-        lambda: StructuredGP([Process(2, 1)], FullyCoupled),
-        r"family must be an instance: write FullyCoupled\(\)",
-    ),
+    "a family's class": (lambda: StructuredGP([Process(2, 1)], FullyCoupled), r"family must be an instance:"),
     "jitter": (lambda: model(jitter=1.0), "jitter must be a number of at least 0 and below 1, got 1.0"),
     "marginalise": (lambda: model(marginalise=1), "marginalise must be a bool, got int"),
-    "no inducing inputs": (
-        lambda: network(Process(2, 1)),
-        r"say how many inducing inputs the layer has: Process\(num_inducing=100\)",
-    ),
+    "no inducing inputs": (lambda: network(Process(2, 1)), r"say how many inducing inputs the layer has:"),
     "inducing inputs of other replicas": (
         lambda: network(Process(2, 1, inducing_inputs=normals(3, 5, 2)), replicas=(2,)),
         r"inducing_inputs must have shape \[2, 5, 2\].*got \[3, 5, 2\]",
     ),
-    "inducing inputs with NaN": (
-        lambda: Process(2, 1, inducing_inputs=NAN),
-        "inducing_inputs holds 2 NaN or infinite entries",
-    ),
+    "inducing inputs with NaN": (lambda: Process(2, 1, inducing_inputs=NAN), "inducing_inputs holds 2 NaN"),
     "a mean function of another width": (
         lambda: network(Process(2, 3, mean=torch.nn.Identity(), num_inducing=4), family=FullyCoupled()),
         r"the mean function of Process\(2 → 3\) must give 3 numbers and draw nothing, got Identity, which "
@@ -72,31 +57,16 @@ ERRORS = {
         lambda: network(Process(2, 1, mean=gilib.layers.FixedLinear(3, 1), num_inducing=4)),
         r"FixedLinear\(3 → 1\) takes points of shape \[3\], got \[2\]",
     ),
-    "model: inducing points": (
-        lambda: model(in_features=3),
-        r"inducing_points must have 3 features, got shape \[5, 2\]",
-    ),
-    "model: mean points": (
-        lambda: model(mean_points=normals(9, 4)),
-        r"mean_points must have 2 features, got shape \[9, 4\]",
-    ),
+    "model: inducing points": (lambda: model(in_features=3), r"inducing_points must have 3 features, got"),
+    "model: mean points": (lambda: model(mean_points=normals(9, 4)), r"mean_points must have 2 features,"),
     "model: widths": (lambda: model(width=[3, 2]), r"width must be an integer of at least 1, got \[3, 2\]"),
     "model: too few points for directions": (
         lambda: model(in_features=4, width=3, inducing_points=normals(2, 4)),
         r"2 mean_points \(or inducing points in their place\) do not determine 3 principal directions",
     ),
-    "not built": (
-        lambda: StructuredGP([Process(2, 1, num_inducing=4)]).estimate(),
-        r"StructuredGP\(2 → 1\) is not built: put it into a gilib.Network",
-    ),
-    "points of another width": (
-        lambda: model().estimate(2, 3)(normals(3, 3)),
-        r"a Gaussian process takes points \[..., N, 2\], got \[3, 3\]",
-    ),
-    "another number of points": (
-        lambda: model().estimate(2, 3)(normals(4, 2)),
-        "this estimate or joint draw was made for 3 points, not for 4",
-    ),
+    "not built": (lambda: StructuredGP([Process(2, 1, num_inducing=4)]).estimate(), r"into a gilib.Network"),
+    "points of another width": (lambda: model().estimate(2, 3)(normals(3, 3)), r"a Gaussian process takes"),
+    "another number of points": (lambda: model().estimate(2, 3)(normals(4, 2)), "for 3 points, not for 4"),
 }
 
 

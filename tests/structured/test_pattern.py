@@ -87,21 +87,6 @@ def test_stripes_and_arrow_are_those_of_the_paper():
     assert pattern.places[3] == ProcessIndex(1, 1)
 
 
-@pytest.mark.parametrize("depth", [2, 3, 5])
-def test_numbers_of_blocks(depth):
-    """Of the lower triangle: τ(L-1)+1, τ L(L-1)/2 + τ(L-1)+1 and the whole triangle (Sec. 3.2)."""
-    width, last = 4, depth - 1
-    hidden = width * last
-    layers = (width,) * last + (1,)
-
-    def blocks(family):
-        return len(Pattern(family, layers, (2,) * depth).covariance)
-
-    assert blocks(MeanField()) == hidden + 1
-    assert blocks(StripesAndArrow()) == width * depth * last // 2 + hidden + 1
-    assert blocks(FullyCoupled()) == (hidden + 1) * (hidden + 2) // 2
-
-
 @pytest.mark.parametrize("widths", [(2, 3, 1), (2, 2, 2), (2, 2, 1, 1)])
 def test_stripes_need_one_width_and_one_output(widths):
     with pytest.raises(

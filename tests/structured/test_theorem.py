@@ -4,16 +4,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
 
 import gilib
-from gilib import processes, projection
-from gilib.draws import Estimate, JointDraw
+from gilib import projection
+from gilib.draws import JointDraw
 from gilib.randomness import Noise, NoiseSize
-from gilib.structured import Family, FullyCoupled, MeanField, ProcessIndex, StripesAndArrow
+from gilib.structured import Family, MeanField, ProcessIndex
 from tests.structured import oracle
 from tests.structured.reading import (
-    CASES,
     DEEP,
     FAMILIES,
     dense_root,
@@ -21,13 +19,10 @@ from tests.structured.reading import (
     network,
     oracle_of,
     shape_of,
-    widths_of,
-    write_root,
 )
 from tests.support import D, assert_equal, normals, seeded
 
 X = normals(6, 2, seed=41)
-EVERY = pytest.mark.parametrize("family, name", CASES)
 NOISE = 0.3
 
 
@@ -40,23 +35,6 @@ def compared(net, x, replica=()):
         mean, variance = oracle.last_moments(model, x, own)
         ours = (drawn(x), *drawn.marginals(x), -drawn.log_pq)
         return ours, (oracle.sample_point(model, x, own)[-1], mean, variance, oracle.kl(model).expand(3))
-
-
-@EVERY
-def test_an_estimate_is_theorem_1(family, name):
-    """For the same normals: those of a point are in the order of layers and GPs, one for each."""
-    net = network(family, shape_of(name))
-    assert layer_of(net).noise_sizes(Estimate) == NoiseSize(0, sum(shape_of(name)[0]))
-    ours, theirs = compared(net, X)
-    for found, wanted in zip(ours[:3], theirs[:3], strict=True):
-        assert_equal(found, wanted, 1e-8)
-    assert float((ours[0][0] - ours[0][1]).abs().max()) > 0.1
-
-
-@EVERY
-def test_log_pq_is_minus_the_divergence(family, name):
-    ours, theirs = compared(network(family, shape_of(name)), X)
-    assert_equal(ours[3], theirs[3], 1e-10)
 
 
 @pytest.mark.parametrize("large", [0, 2**62], ids=["one by one", "at once"])
@@ -78,17 +56,6 @@ def test_the_bound_and_its_gradient(family, large, monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_gradients_by_differences(family):
-    net, x, y = network(family, ((2, 1), (2, 2)), jitter=1e-2), X[:2], normals(2, 1, seed=43)
-    noise = net.estimate_noise(2, 2, seeded(4))
-
-    def bound(*_):
-        return gilib.elbo(net.estimate(noise=noise), gilib.Gaussian(NOISE), x, y, num_data=5)
-
-    assert gradcheck(bound, tuple(net.parameters()))
-
-
-@pytest.mark.parametrize("family", FAMILIES)
 def test_patterns_of_the_factor(family):
     """Which blocks there are: those of the oracle's mask, below the diagonal blocks."""
     net = network(family)
@@ -102,100 +69,6 @@ def test_patterns_of_the_factor(family):
             pair = ((place.layer, place.index) for place in (row, column))
             wanted = oracle.PATTERNS[family](*pair, depth)
             assert layer_of(net).family.couples(row, column, depth) == wanted
-
-
-@pytest.mark.parametrize(("family", "name"), [case for case in CASES if case[0] != "fully_coupled"])
-def test_fully_coupled_on_the_pattern_of_another_family_is_that_family(family, name):
-    """Values, means, variances, divergence and bound, for the same normals."""
-    shape = shape_of(name)
-    full, sparse = network("fully_coupled", shape), network(family, shape)
-    write_root(full, dense_root(full).detach() * oracle.mask(*shape, family))
-    y, noise = normals(6, shape[0][-1], seed=42), full.estimate_noise(3, 6, seeded(1))
-    with torch.no_grad():
-        write_root(sparse, dense_root(full))
-        a, b = full.estimate(noise=noise), sparse.estimate(noise=noise)
-        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
-            assert_equal(found, wanted, 1e-10)
-        layers = (drawn.function.functions[0].outputs(X) for drawn in (a, b))
-        for found, wanted in zip(*layers, strict=True):
-            assert_equal(found, wanted, 1e-10)
-
-
-def everything(drawn, y):
-    """What is known of an estimate at X."""
-    bound = gilib.elbo(drawn, gilib.Gaussian(NOISE), X, y, num_data=6, reduction="none")
-    return drawn(X), *drawn.marginals(X), drawn.log_pq, bound
-
-
-def stacked(net):
-    """Doubly stochastic layers with the parameters of a mean field: gilib.GP around the mean functions."""
-    layer, layers = layer_of(net), []
-    for k, mean in enumerate(layer.weights.means):
-        points, entering, width = mean.shape[-2], list(layer)[k].in_features, mean.shape[-1]
-        own = gilib.GP(
-            entering, width, posterior=gilib.FreeGaussian(points), jitter=layer.jitter, num_features=8
-        )
-        if k == len(layer.weights.means) - 1:
-            layers.append(own)
-        elif entering == width:
-            layers.append(gilib.Residual([own]))
-        else:
-            fixed = gilib.layers.FixedLinear(entering, width, oracle_of(net).layers[k].mean)
-            layers.append(gilib.Sum([own, fixed]))
-    other = gilib.Network(None, layers, input_shape=(2,), generator=seeded(), dtype=D)
-    copy_mean_field(net, [module for module in other.modules() if isinstance(module, gilib.GP)])
-    return other
-
-
-def copy_mean_field(net, gps):
-    """Give doubly stochastic layers the parameters of a structured one."""
-    layer, root, start = layer_of(net), dense_root(net).detach(), 0
-    for k, own in enumerate(gps):
-        own.inducing_inputs.data.copy_(list(layer)[k].inducing_inputs)
-        own.hyperparameters.load_state_dict(list(layer)[k].hyperparameters.state_dict())
-        mean = layer.weights.means[k]
-        own.weights.mean.data.copy_(mean)
-        for t in range(mean.shape[-1]):
-            place = slice(start, start + mean.shape[-2])
-            own.weights.root.data[t] = root[place, place]
-            start = place.stop
-
-
-@pytest.mark.parametrize("name", ["one layer", "two layers", "three layers", "two outputs", "widths differ"])
-def test_a_mean_field_is_stacked_free_gaussians(name):
-    net = network("mean_field", shape_of(name))
-    other, noise = stacked(net), net.estimate_noise(3, 6, seeded(1))
-    y = normals(6, widths_of(net)[-1], seed=42)
-    with torch.no_grad():
-        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
-        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
-            assert_equal(found, wanted, 1e-9)
-
-
-@pytest.mark.parametrize("family", [MeanField, FullyCoupled, StripesAndArrow])
-def test_one_layer_is_a_sparse_process(family):
-    z = normals(5, 2, seed=45)
-    net = gilib.models.structured_gp(2, 1, 1, family=family(), inducing_points=z, generator=seeded())
-    other = gilib.models.sparse_gp(2, 1, inducing_points=z, generator=seeded())
-    write_root(net, (torch.eye(5, dtype=D) + 0.3 * normals(5, 5, seed=46)).tril())
-    layer_of(net).weights.means[0].data.copy_(normals(5, 1, seed=47))
-    copy_mean_field(net, list(other.layers))
-    y, noise = normals(6, 1, seed=42), net.estimate_noise(3, 6, seeded(1))
-    with torch.no_grad():
-        a, b = net.estimate(noise=noise), other.estimate(noise=noise)
-        for found, wanted in zip(everything(a, y), everything(b, y), strict=True):
-            assert_equal(found, wanted, 1e-9)
-
-
-def test_one_fully_coupled_layer_of_two_outputs_couples_them():
-    """Its marginals are no sparse process's: outputs of a point are correlated, as the oracle has it."""
-    net = network("fully_coupled", ((2,), (4,)))
-    noise = net.estimate_noise(1, 6, seeded(1))
-    with torch.no_grad():
-        mean, covariance = oracle.conditional(oracle_of(net), X, [], 0)
-        values = torch.linalg.cholesky(covariance) @ noise.points[0][..., None]
-        assert_equal(net.estimate(noise=noise)(X)[0], mean + values[..., 0], 1e-9)
-        assert float(covariance[:, 0, 1].abs().min()) > 1e-3
 
 
 @pytest.mark.parametrize("width", [2, 3])
@@ -268,33 +141,3 @@ def test_log_pq_of_a_draw(family):
         assert_equal(joint.log_pq, wanted, 1e-9)
         rest = normals(4, layer.noise_size - size, seed=52)
         assert_equal(layer.draw(noise=torch.cat([z, rest], -1)).log_pq, wanted, 1e-9)
-
-
-def rough_means(dtype):
-    """What two layers make of inducing outputs much rougher than their kernels, without any noise."""
-    z, x = (torch.linspace(-2, 2, n, dtype=D)[:, None] for n in (60, 37))
-    net = gilib.models.structured_gp(
-        1,
-        1,
-        depth=2,
-        width=1,
-        family=FullyCoupled(),
-        kernel=gilib.kernels.RBF(10.0),
-        inducing_points=z,
-        dtype=D,
-    )
-    with torch.no_grad():
-        for process, mean in zip(layer_of(net), layer_of(net).weights.means, strict=True):
-            root = process.inducing(layer_of(net).jitter).root.reshape(60, 60)
-            mean.copy_(torch.linalg.solve_triangular(root, (3 * z).sin(), upper=False).reshape(mean.shape))
-        net = net.to(dtype)
-        noise = Noise(torch.zeros(1, 0, dtype=dtype), torch.zeros(1, 37, 2, dtype=dtype))
-        return torch.cat(net.estimate(noise=noise).function.functions[0].outputs(x.to(dtype)), -1).double()
-
-
-def test_rough_means_in_float32(monkeypatch):
-    """Where aᵀm is a small difference of large numbers it is computed in float64; that is needed."""
-    exact, plain = rough_means(D), rough_means(torch.float32)
-    assert_equal(plain, exact, 1e-3)
-    monkeypatch.setattr(processes.Inducing, "arithmetic", lambda self, x, weights: x.dtype)
-    assert float((rough_means(torch.float32) - exact).abs().max()) > 1e-2

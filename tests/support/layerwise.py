@@ -1,7 +1,6 @@
 """Small problems for layerwise inference, shared by its tests."""
 
 import math
-from functools import partial
 
 import torch
 from torch import nn
@@ -9,7 +8,6 @@ from torch import nn
 import gilib
 from gilib.training import Bali
 from tests.support import D, normals
-from tests.support.resuming import step_by_step
 
 N, B, STEPS, SEED = 120, 105, 12, 3
 ALPHA, BETA, V0 = 0.3, 0.2, 3.0
@@ -34,19 +32,3 @@ def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, rule=Bali(), **settings):  # 
 
 def regressions(net):
     return [layer.weights for layer in net.layers if layer.has_weights]
-
-
-def assert_resumes(path, replicas, steps=7, **settings):
-    """A training that pauses after every step ends, to the last bit, where one that does not ends."""
-    settings |= {"seed": [7, 1] if replicas else 3, "batch_size": B, "steps": steps}
-
-    def start():
-        return model(replicas=replicas), noise(replicas)
-
-    whole = start()
-    expected = fit(*whole, **settings)
-    parts, history, pauses = step_by_step(path, start, partial(fit, **settings))
-    assert pauses == steps - 1 and torch.equal(history.elbo, expected.elbo)
-    for one, other in zip(whole, parts, strict=True):
-        for name, value in one.state_dict().items():
-            assert torch.equal(value, other.state_dict()[name]), name

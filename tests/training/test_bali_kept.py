@@ -10,20 +10,7 @@ from gilib.regression.joint import JointState, Place, averaged_with, factored, g
 from gilib.training import Bali
 from gilib.training.rules import bali
 from tests.support import D, assert_equal, normals
-from tests.support.layerwise import (
-    ALPHA,
-    STEPS,
-    V0,
-    B,
-    N,
-    X,
-    Y,
-    assert_resumes,
-    fit,
-    model,
-    noise,
-    regressions,
-)
+from tests.support.layerwise import ALPHA, STEPS, B, N, X, fit, model, noise, regressions
 
 KEPT = Bali(ALPHA, keep_moments=True)
 
@@ -41,15 +28,6 @@ def test_with_all_points_a_step_it_changes_nothing(settings, rate):
         assert_equal(one.mean, other.mean, 1e-10)
         assert_equal(one.precision.tril(), other.precision.tril(), 1e-10)
         assert_equal(one.noise_covariance, other.noise_covariance, 1e-10)
-
-
-def test_the_papers_algorithm_where_one_layer_is_conjugate_regression():
-    """True targets, one layer: the posterior in closed form after the first step with all points."""
-    net = model(2, ())
-    fit(net, noise(), steps=1, rule=Bali(prior="relative", keep_moments=True))
-    features = torch.cat([X, torch.ones(N, 1, dtype=D)], 1) / 3**0.5
-    precision = torch.eye(3, dtype=D) / V0 + features.mT @ features
-    assert_equal(regressions(net)[0].mean, torch.linalg.solve(precision, features.mT @ Y), 1e-10)
 
 
 POINTS, I, O, SEEN, C = 400, 30, 3, slice(0, 40), 10.0  # noqa: E741
@@ -172,36 +150,6 @@ def test_where_no_flag_is_read_it_follows_the_same_rule(monkeypatch):
         fit(net, noise(), rule=KEPT, steps=60, batch_size=B)
         means.append(regressions(net)[0].mean)
     assert_equal(*means, 1e-9)
-
-
-@pytest.mark.parametrize("replicas", [(), (2,)])
-def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    assert_resumes(tmp_path / "checkpoint", replicas, rule=KEPT)
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_replicas_train_as_they_would_alone(shared):
-    """With inputs of their own, and with the same ones."""
-    x = X if shared else torch.stack([X, X + 0.1])
-    together, likelihood = model(replicas=(2,)), noise((2,))
-    fit(together, likelihood, x, Y, seed=[7, 1], batch_size=B, rule=KEPT)
-    for r, seed in enumerate((7, 1)):
-        alone = model()
-        fit(alone, noise(), X if shared else x[r], Y, seed=seed, batch_size=B, rule=KEPT)
-        for one, other in zip(regressions(together), regressions(alone), strict=True):
-            assert_equal(one.mean[r], other.mean, 1e-8)
-
-
-def test_a_replica_that_breaks_down_is_left_alone():
-    y = torch.stack([Y, Y])
-    y[1, 0] = 1e200
-    net = model(replicas=(2,))
-    history = fit(net, noise((2,)), X, y, on_divergence="freeze", seed=[3, 3], rule=KEPT)
-    assert history.diverged_at.tolist() == [-1, 0]
-    alone = model()
-    fit(alone, noise(), rule=KEPT)
-    for one, other in zip(regressions(net), regressions(alone), strict=True):
-        assert_equal(one.mean[0], other.mean, 1e-8)
 
 
 def test_a_second_training_goes_on():

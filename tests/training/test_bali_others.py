@@ -1,4 +1,4 @@
-"""BALI among others: copies, callbacks, likelihoods and layers of one's own, replicas that broke down."""
+"""BALI among others: callbacks, layers of one's own, replicas that broke down."""
 
 import copy
 from functools import partial
@@ -61,21 +61,6 @@ def test_a_callback_may_load_another_state(rule):
     other.load_state_dict(net.state_dict())
     assert_equal(draws(net), draws(other), 1e-10)
     assert_equal(late[-1], draws(other), 1e-10)
-
-
-class Remembering(gilib.Gaussian):
-    def set_noise(self, covariance):
-        super().set_noise(covariance)
-        self.covariance = covariance
-
-    def log_prob(self, outputs, targets):
-        own = getattr(self, "covariance", torch.eye(2, dtype=D)).diagonal().mean()
-        return super().log_prob(outputs / own.sqrt() * own.sqrt(), targets)
-
-
-def test_a_likelihood_may_use_the_noise_that_it_was_given():
-    net = model()
-    assert bool(fit(net, Remembering(1.0, learn=True), steps=4, batch_size=B).elbo.isfinite().all())
 
 
 class Wrapped(gilib.layers.Layer):

@@ -1,20 +1,19 @@
-"""Trainings by BALI: on data, in both precisions, interrupted, of replicas."""
+"""Trainings by BALI: on data, in both precisions, continued, of replicas that break down."""
 
-import pytest
 import torch
 from torch import nn
 
 import gilib
-from gilib.training import Bali, ExponentialDecay
+from gilib.training import Bali
 from tests.support import D, assert_equal, seeded
-from tests.support.layerwise import LABELS, STEPS, B, X, Y, assert_resumes, fit, model, noise, regressions
+from tests.support.layerwise import LABELS, STEPS, X, Y, fit, model, noise, regressions
 
 
 def test_outputs_sampled_in_place_of_weights():
     """BALI-L: the same fit, from noise of other shape; deterministic steps do not tell the two apart."""
     nets = {face: model() for face in ("draw", "pointwise")}
     for face, net in nets.items():
-        fit(net, noise(), estimator=face, steps=150)
+        fit(net, noise(), estimator=face, steps=60)
         errors = (net.draw(50, generator=seeded())(X).mean(0) - Y).square().mean()
         assert float(errors) < 0.5 * float(Y.var())
     assert not torch.allclose(*(regressions(net)[0].mean for net in nets.values()))
@@ -54,57 +53,21 @@ def test_single_precision_follows_double_precision():
     assert float((exact - rounded).norm() / exact.norm()) < 1e-3
 
 
-def test_single_precision_trains_as_well():
-    """A deep network's steps do not contract, and rounding grows until other functions fit as well."""
-    noises = [noise(), noise()]
-    fits = in_both_precisions(lambda dtype: model(2, (20,), dtype=dtype), noises, Y, Bali())
-    errors = [float((outputs - Y).square().mean()) for outputs in fits]
-    assert all(error < 0.1 * float(Y.var()) for error in errors)
-    assert all(float(own.noise_variance.detach()) < 0.1 for own in noises)
-
-
-def test_more_outputs_than_inputs_in_single_precision():
-    """At the first step the targets are X̃ W̃, of rank 10, but for short steps.
-
-    The scatter of 40000 points is 1e7 times the prior's, in ten of a hundred directions; taken at a mean of
-    zero, its rounding errors would fill the others.
-    """
-    x = torch.rand(40_000, 9, generator=seeded())
-    net, likelihood = gilib.models.mlp(9, (100,), 1, posterior=gilib.posteriors.Conjugate()), noise()
-    history = fit(net, likelihood, x, x.sum(1, keepdim=True), steps=3, batch_size=1000)
-    assert bool(history.elbo.isfinite().all())
-
-
 def test_inputs_of_rank_one_in_single_precision():
     """Gradients of hidden units have a small rank as well.
 
     In some directions nothing but the prior is left of their residual scatter, and rounding is larger.
     """
-    for seed in range(40):
+    for seed in range(8):
         source = seeded(seed)
         seen = torch.randn(40_000, 1, generator=source)
         x = seen @ torch.randn(1, 16, generator=source).sign()
         net = gilib.models.mlp(16, (50,), 1, posterior=gilib.posteriors.Conjugate(), generator=source)
-        likelihood, steps = noise(), 3 if seed else 200
+        likelihood, steps = noise(), 3 if seed else 60
         fit(net, likelihood, x, seen.sin(), rule=Bali(lr=1.0), steps=steps, batch_size=1000)
-        if steps == 200:
+        if steps == 60:
             errors = gilib.predict(net, likelihood, x[:1000], 50).mean - seen[:1000].sin()
             assert float(errors.square().mean()) < 0.05 * float(seen.sin().var())
-
-
-@pytest.mark.parametrize("replicas", [(), (2,)])
-def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    assert_resumes(tmp_path / "checkpoint", replicas)
-
-
-def test_a_schedule_goes_on_over_its_own_steps_only(tmp_path):
-    path = tmp_path / "checkpoint"
-    fit(model(), noise(), checkpoint=path)
-    with pytest.raises(gilib.persistence.CheckpointError, match="CosineDecay.* over 12 steps, and cannot"):
-        fit(model(), noise(), checkpoint=path, steps=20)
-    path, free = tmp_path / "other", Bali(schedule=ExponentialDecay(0.5, 10))
-    fit(model(), noise(), checkpoint=path, rule=free)
-    assert fit(model(), noise(), checkpoint=path, steps=20, rule=free).resumed_at == 12
 
 
 def test_a_second_training_continues_the_averages():
@@ -115,18 +78,6 @@ def test_a_second_training_continues_the_averages():
     for own, mean in zip(regressions(net), before, strict=True):
         assert int(own.steps) == STEPS + 1
         assert float((own.mean - mean).norm() / mean.norm()) < 0.5  # γ = 1 / 13, not 1
-
-
-def test_replicas_train_as_they_would_alone():
-    x = torch.stack([X, X + 0.1])
-    together, likelihood = model(replicas=(2,)), noise((2,))
-    history = fit(together, likelihood, x, Y, seed=[7, 1], batch_size=B)
-    for r, seed in enumerate((7, 1)):
-        alone, own = model(), noise()
-        assert_equal(history.elbo[:, r], fit(alone, own, x[r], Y, seed=seed, batch_size=B).elbo, 1e-9)
-        for one, other in zip(regressions(together), regressions(alone), strict=True):
-            assert_equal(one.mean[r], other.mean, 1e-9)
-        assert_equal(likelihood.noise_variance.detach()[r], own.noise_variance.detach(), 1e-9)
 
 
 def test_a_replica_that_breaks_down_is_left_alone():

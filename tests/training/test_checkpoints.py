@@ -1,32 +1,16 @@
-"""A training that is interrupted and resumed ends where an uninterrupted one ends, to the last bit."""
+"""What a checkpoint continues, keeps and refuses."""
 
-import dataclasses
-import functools
 import os
-from collections.abc import Callable
 
 import pytest
 import torch
 
 import gilib
-from gilib.training import Bali, Checkpoint
-from gilib.training.engine.settings import identified
+from gilib.training import Checkpoint
 from tests.support import PRIORS, D, normals, small_net
 
 X = normals(20, 2, seed=1)
 Y = X.sin() + 0.1 * normals(20, 2, seed=2)
-CASES = {
-    "minibatch": (gilib.GlobalInducing(precision="per_output"), "scale", {"batch_size": 6}),
-    "mixed": ((gilib.FromPrior(), gilib.GlobalInducing(precision="full")), "spatial", {"batch_size": 7}),
-    "local": (gilib.Factorised(), "scale", {"estimator": "pointwise", "batch_size": 6}),
-    "groups": (
-        gilib.LocalInducing(),
-        "neal",
-        {"rule": gilib.Adam(groups={"layers": 1e-3, "likelihood": 1e-2})},
-    ),
-    "layerwise": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(0.3), "num_samples": 1}),
-    "kept": (gilib.posteriors.Conjugate(), "neal", {"rule": Bali(keep_moments=True), "num_samples": 1}),
-}
 
 
 def fit(net, likelihood, path=None, *, x=X, y=Y, steps=12, **settings):
@@ -57,20 +41,6 @@ def assert_same(a, b):
             assert torch.equal(p, q)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_resuming_changes_nothing(name, tmp_path):
-    posterior, prior, settings = CASES[name]
-    straight, path = pair(posterior, prior), tmp_path / "run" / "checkpoint.pt"
-    whole = fit(*straight, **settings)
-    with pytest.raises(KeyboardInterrupt):
-        fit(*pair(posterior, prior), path, callbacks=stop_at(10), **settings)
-    resumed = pair(posterior, prior, seed=9)  # other starting values: the file holds the ones that count
-    history = fit(*resumed, path, **settings)
-    assert history.resumed_at == 8 and whole.resumed_at == 0
-    assert torch.equal(history.elbo, whole.elbo)
-    assert_same(resumed, straight)
-
-
 def test_more_steps_continue_a_finished_training(tmp_path):
     straight, longer, path = pair(), pair(), tmp_path / "checkpoint.pt"
     whole = fit(*straight, steps=10)
@@ -87,13 +57,6 @@ def test_a_finished_training_is_not_repeated(tmp_path):
     assert history.resumed_at == 12 and torch.equal(history.elbo, whole.elbo)
     assert path.read_bytes() == content
     assert_same(first, again)
-
-
-def test_checkpoints_do_not_change_the_training(tmp_path):
-    plain, kept = pair(), pair()
-    fit(*plain)
-    fit(*kept, tmp_path / "checkpoint.pt", every=1)
-    assert_same(plain, kept)
 
 
 OTHERS = {
@@ -118,41 +81,6 @@ def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
     with pytest.raises(gilib.persistence.CheckpointError, match=wanted):
         train(path)
     assert path.read_bytes() == content
-
-
-@dataclasses.dataclass(frozen=True)
-class Weighted:
-    """A schedule that holds another one."""
-
-    schedule: Callable[[int], float]
-
-    def __call__(self, step):
-        return self.schedule(step)
-
-
-class Slotted:
-    """A schedule whose state is in no dictionary."""
-
-    __slots__ = ("value",)
-
-    def __call__(self, step):
-        return 0.1
-
-
-@pytest.mark.parametrize(
-    ("value", "known"),
-    [
-        (Weighted(gilib.objectives.SteppedTempering(8)), True),
-        (Weighted(lambda step: 0.5), False),
-        (functools.partial(max, 0.5), True),
-        (functools.partial(max, key=lambda step: 0.5), False),
-        ([abs, {"a": (max, 0.5)}], True),
-        ([abs, {"a": (max, lambda step: 0.5)}], False),
-        (Slotted(), False),
-    ],
-)
-def test_what_a_schedule_holds_is_part_of_what_it_is(value, known):
-    assert identified(value) is known
 
 
 def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):

@@ -97,20 +97,6 @@ def test_settling_in_parts_is_settling_at_once(monkeypatch):
         assert_equal(a.detach(), b.detach(), 1e-10)
 
 
-def test_all_points_give_exact_regression():
-    """Mean and variance at new points are the textbook's (Rasmussen & Williams, 2006, Eqs. 2.25, 2.26)."""
-    net, new = sparse(X, jitter=1e-10), normals(9, 2, seed=7)
-    solve_posterior(net, gilib.Gaussian(0.1), X, Y)
-    kernel = kernel_of(net)
-    covariance = kernel.gram(X) + 0.1 * torch.eye(30, dtype=D)
-    cross = kernel.cross(new, X)
-    mean = cross @ torch.linalg.solve(covariance, Y)
-    variance = kernel.diagonal(new) - (cross * torch.linalg.solve(covariance, cross.mT).mT).sum(1) + 0.1
-    found = gilib.predict(net, gilib.Gaussian(0.1), new, 1)
-    assert_equal(found.mean, mean.detach(), 1e-6)
-    assert_equal(found.sd.square(), variance.detach()[:, None].expand(-1, 2), 1e-6)
-
-
 @pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
 def test_training_ends_where_no_parameter_gains(points):
     net, likelihood = sparse(points, jitter=1e-8), gilib.Gaussian(0.5, learn=True)

@@ -1,4 +1,4 @@
-"""A process of classes: another search in the same family, finite differences, quadrature, steps too long."""
+"""A process of classes: another search in the same family, finite differences, steps too long."""
 
 import math
 
@@ -93,25 +93,6 @@ def test_the_bound_is_the_elbo_of_the_network(count):
     each = gilib.Categorical().log_prob(drawn(X), LABELS[count]).sum(-1) + drawn.log_pq
     error = 6.0 * float(each.std()) / math.sqrt(4000)
     assert abs(float(each.mean() - value)) < error + 0.005 * abs(float(value))
-
-
-def test_two_points_by_quadrature():
-    """The evidence is above the bound; the probability at a third point is that of the exact posterior."""
-    x, y, new = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=D), torch.tensor([0, 1]), normals(1, 2, seed=3)
-    net, found = model(2, x, jitter=1e-9)
-    bound = found.solve_posterior(x, y, ONES[:2])
-    kernel = next(iter(net.layers)).hyperparameters()
-    line = torch.linspace(-12.0, 12.0, 121, dtype=D)
-    grid = torch.cartesian_prod(line, line, line)
-    gram = kernel.gram(torch.cat([x, new])).detach()
-    weight = (MultivariateNormal(torch.zeros(3, dtype=D), gram).log_prob(grid) + 3 * math.log(0.2)).exp()
-    first = torch.sigmoid(math.sqrt(2.0) * grid)  # of class 0, whose contrast is g / √2 - (-g / √2)
-    joint = weight * first[:, 0] * (1.0 - first[:, 1])
-    evidence = joint.sum()
-    assert 0.0 < float(evidence.log() - bound) < 0.05
-    exact = float((joint * first[:, 2]).sum() / evidence)
-    drawn = net.estimate(20000, 1, generator=seeded())(new).softmax(-1)[..., 0].mean()
-    assert float(drawn) == pytest.approx(exact, abs=0.02)
 
 
 def test_steps_that_are_too_long_are_shortened(monkeypatch):

@@ -24,7 +24,7 @@ def start(replicas=(), posterior=gilib.PointEstimate()):  # noqa: B008
     return net, gilib.Gaussian(1.0, learn=True, replicas=replicas).to(D)
 
 
-def fit(net, likelihood, stop, steps=400, rule=gilib.Adam(0.03), **settings):  # noqa: B008
+def fit(net, likelihood, stop, steps=160, rule=gilib.Adam(0.03), **settings):  # noqa: B008
     settings = {"num_samples": 1, "rule": rule, "progress": False, "callbacks": [stop]} | settings
     return gilib.fit(net, likelihood, X, Y, steps=steps, **settings)
 
@@ -66,7 +66,7 @@ def test_it_ends_at_the_best_look(posterior, patience):
     scores = torch.stack(watch.scores)
     best = int(scores.argmax())
     assert torch.equal(torch.stack(stop.scores), scores) and float(stop.best) == float(scores[best])
-    assert len(history.elbo) == (EVERY * (best + 1 + patience) if patience == 3 else 400)
+    assert len(history.elbo) == (EVERY * (best + 1 + patience) if patience == 3 else 160)
     assert best < len(scores) - 1 and float(score(net, likelihood)) == float(scores[best])
     found = torch.nn.ModuleList([net, likelihood]).state_dict()
     for name, value in watch.states[best].items():

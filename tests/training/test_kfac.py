@@ -1,4 +1,4 @@
-"""Noisy K-FAC and its posterior: draws, steps written out, where it comes to rest, what a rule owes."""
+"""Noisy K-FAC and its posterior: draws, and steps written out."""
 
 import math
 
@@ -8,12 +8,8 @@ from torch.distributions import MultivariateNormal
 
 import gilib
 from gilib.posteriors import MatrixGaussian
-from gilib.training import Batch, NoisyKFAC
-from gilib.training.gradients.objective import Objective
-from gilib.training.gradients.parallel import OneProcess
-from gilib.training.rules.base import Problem
-from tests.support import D, assert_equal, log_p, normals, ridge, seeded, small_net, with_ones
-from tests.support.resuming import step_by_step
+from gilib.training import NoisyKFAC
+from tests.support import D, assert_equal, log_p, normals, seeded, small_net, with_ones
 
 X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
 RULE = NoisyKFAC(0.1, decay=0.3, damping=0.02)
@@ -52,17 +48,6 @@ def test_draws_have_the_density_of_the_matrix_gaussian():
     assert_equal(weights.detach(), mean + root_rows @ noise @ root_columns.mT, 1e-12)
     dist = MultivariateNormal(mean.flatten(), torch.kron(rows, columns))
     assert_equal(drawn.log_pq.detach(), log_p(weights, 3.0) - dist.log_prob(weights.flatten(-2)), 1e-10)
-
-
-def test_adam_trains_it_in_replicas_and_it_is_saved(tmp_path):
-    net = small_net(MatrixGaussian(), replicas=(2,))
-    before = [p.detach().clone() for p in net.parameters() if p.requires_grad]
-    fit(net, gilib.Adam(), steps=2)
-    after = [p for p in net.parameters() if p.requires_grad]
-    assert all(not torch.equal(p, old) for p, old in zip(after, before, strict=True))
-    gilib.save(tmp_path / "model.pt", net, gilib.Gaussian(NOISE))
-    again, _, _, _ = gilib.load(tmp_path / "model.pt")
-    assert torch.equal(*(model.draw(3, generator=seeded(2))(X) for model in (net, again)))
 
 
 # Steps
@@ -117,97 +102,6 @@ def test_three_steps_written_out(kappa):
         assert_equal(mean, expected, 1e-10)
         assert_equal(rows, left @ left.mT, 1e-10)
         assert_equal(columns, right @ right.mT, 1e-10)
-
-
-# Where it comes to rest: y = x w + noise, two inputs and a bias, one output
-
-POINTS, PRIOR = 12, 3.0
-FEATURES = with_ones(normals(POINTS, 2, seed=3))
-TARGETS = FEATURES @ torch.tensor([[1.0], [-0.5], [0.3]], dtype=D) + NOISE**0.5 * normals(POINTS, 1, seed=4)
-DELTA = PRIOR / POINTS
-MEAN_SQUARES = FEATURES.mT @ FEATURES / POINTS  # A
-
-
-def at_rest(targets, steps=400):
-    """Mean and covariance after many steps on draws M ± √3 L e_j, whose first two moments are exact."""
-    net = gilib.models.mlp(2, (), 1, posterior=MatrixGaussian(), generator=seeded(), dtype=D)
-    likelihood, device = gilib.Gaussian(NOISE), torch.device("cpu")
-    objective = Objective(net, likelihood, POINTS, 6, "draw", "full", device, False)
-    problem = Problem(net, likelihood, {}, objective, steps, seeded(), OneProcess(), device)
-    root = math.sqrt(3.0) * torch.eye(3, dtype=D)
-    noise = gilib.randomness.Noise(torch.cat([root, -root]), torch.zeros(6, POINTS, 0, dtype=D))
-    running = NoisyKFAC(0.5, decay=0.2).begin(problem)
-    for step in range(steps):
-        running.prepare(step)
-        running.step(Batch(step, FEATURES[:, :2], targets, noise))
-    ((mean, rows, columns),) = posteriors(net)
-    return mean, columns * rows
-
-
-def precision_at(curvature):
-    """N (A + π √δ Id)(s + √δ / π), s being S of one output."""
-    ratio = math.sqrt(MEAN_SQUARES.trace() / 3 / curvature)
-    damped = MEAN_SQUARES + ratio * math.sqrt(DELTA) * torch.eye(3, dtype=D)
-    return POINTS * damped * (curvature + math.sqrt(DELTA) / ratio)
-
-
-def spread(curvature):
-    """The mean variance of the outputs."""
-    return float((FEATURES @ torch.linalg.inv(precision_at(curvature)) * FEATURES).sum(1).mean())
-
-
-def test_it_comes_to_rest_at_the_mean_squared_residual():
-    """The mean is exact; s is the mean of E r_n² / σ⁴, by itself iterated."""
-    exact, _ = ridge(FEATURES, TARGETS, PRIOR, NOISE)
-    curvature = 1 / NOISE
-    for _ in range(500):
-        squares = float((TARGETS - FEATURES @ exact).square().mean()) + spread(curvature)
-        curvature = 0.5 * (curvature + squares / NOISE**2)
-    mean, covariance = at_rest(TARGETS)
-    assert_equal(mean, exact, 1e-10)
-    assert_equal(torch.linalg.inv(covariance), precision_at(curvature), 1e-9)
-
-
-# What a rule owes
-
-
-def test_it_resumes_to_the_last_bit(tmp_path):
-    def start():
-        return small_net(MatrixGaussian()), gilib.Gaussian(NOISE, learn=True)
-
-    settings = {"steps": 7, "batch_size": 3, "seed": 5}
-    whole, noise = start()
-    history = fit(whole, likelihood=noise, **settings)
-
-    def train(net, own, **checkpoint):
-        return fit(net, likelihood=own, **checkpoint, **settings)
-
-    (net, own), parts, pauses = step_by_step(tmp_path / "run", start, train)
-    assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
-    for one, other in zip(
-        [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
-    ):
-        assert torch.equal(one, other)
-
-
-def test_replicas_train_as_they_would_alone():
-    x, y = normals(2, 7, 2, seed=6), normals(2, 7, 2, seed=7)
-    priors, seeds = (gilib.NealPrior(), gilib.StandardPrior()), [4, 9]
-
-    def net(prior, **settings):
-        return gilib.models.mlp(2, (3,), 2, posterior=MatrixGaussian(), prior=prior, dtype=D, **settings)
-
-    both = net(
-        gilib.priors.PerReplica(priors), replicas=(2,), generator=gilib.randomness.ReplicaGenerators([0, 1])
-    )
-    history = fit(both, RULE, x, y, steps=5, seed=seeds)
-    for r in range(2):
-        alone = net(priors[r], generator=seeded(r))
-        expected = fit(alone, RULE, x[r], y[r], steps=5, seed=seeds[r])
-        assert_equal(history.elbo[:, r], expected.elbo, 1e-10)
-        for together, single in zip(posteriors(both), posteriors(alone), strict=True):
-            for part, wanted in zip(together, single, strict=True):
-                assert_equal(part[r], wanted, 1e-10)
 
 
 def test_other_weights_are_refused():

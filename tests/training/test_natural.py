@@ -1,4 +1,4 @@
-"""Natural gradients: one step to the optimum of a sparse Gaussian process, and the rest by Adam."""
+"""Natural gradients: one step to the optimum of a sparse Gaussian process."""
 
 import math
 
@@ -63,34 +63,6 @@ def test_one_whole_step_ends_at_the_optimum(size):
     assert_equal(bound(net), collapsed_bound(net), 1e-9)
     train(net, NaturalGradient(1.0), 1)  # and stays there
     assert_equal(bound(net), collapsed_bound(net), 1e-9)
-
-
-def test_adam_moves_the_rest_and_a_training_resumes(tmp_path):
-    def start():
-        return gilib.models.deep_gp(
-            2, 2, 2, posterior=gilib.FreeGaussian(initial_scale=0.1), inducing_points=X[::5], dtype=D
-        )
-
-    whole, paused, rule = start(), start(), NaturalGradient(0.1, gilib.Adam(0.02))
-    before = {name: value.detach().clone() for name, value in whole.named_parameters()}
-    train(whole, rule, 12, seed=3)
-    assert all(not torch.equal(before[name], value) for name, value in whole.named_parameters())
-    file = tmp_path / "checkpoint"
-    train(paused, rule, 5, seed=3, checkpoint=file)
-    train(paused, rule, 12, seed=3, checkpoint=file)
-    for one, other in zip(whole.parameters(), paused.parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_replicas_step_alone():
-    net, alone = frozen(sparse(replicas=(2,))), frozen(sparse())
-    with torch.no_grad():
-        next(iter(net.layers)).weights.mean[1] += 0.3
-    train(alone, NaturalGradient(0.5), 3)
-    train(net, NaturalGradient(0.5), 3)
-    layer, single = next(iter(net.layers)).weights, next(iter(alone.layers)).weights
-    assert_equal(layer.mean[0].detach(), single.mean.detach(), 1e-9)
-    assert not torch.allclose(layer.mean[1], layer.mean[0])
 
 
 def test_the_step_is_the_natural_parameters_of_the_expectation_gradient():

@@ -114,10 +114,6 @@ def half(step):
     return 0.5
 
 
-def other_half(step):
-    return 0.5 + 0.1 * step
-
-
 class Weights:
     """A method of it is a weight that depends on its state."""
 
@@ -193,15 +189,6 @@ def test_augmentations_by_arrays_are_told_apart(kind, tmp_path):
     with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
         fit(model(), augment=partial(shift, kind([0.5, 2.0])), checkpoint=path)
     assert fit(model(), augment=partial(shift, kind([0.5, 1.0])), checkpoint=path).resumed_at == 2
-
-
-def test_another_tempering_is_refused(tmp_path):
-    path = tmp_path / "run"
-    fit(model(), kl_weight=half, checkpoint=path)
-    for other in (other_half, None, gilib.objectives.SteppedTempering(5)):
-        with pytest.raises(gilib.persistence.CheckpointError, match="another .*setting"):
-            fit(model(), kl_weight=other, checkpoint=path)
-    assert fit(model(), kl_weight=half, checkpoint=path).resumed_at == 2
 
 
 @pytest.mark.parametrize("checkpoint", [3, Checkpoint, b"run"])

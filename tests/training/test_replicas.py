@@ -1,4 +1,4 @@
-"""`fit` trains R replicas in one program exactly as it would train R networks one by one."""
+"""Replicas that break down leave the others alone; parameters have their own memory after a training."""
 
 import copy
 import pickle
@@ -16,61 +16,21 @@ from tests.support.resuming import step_by_step
 R, N, STEPS = 3, 12, 20
 RATES, SEEDS = [0.003, 0.01, 0.03], [7, 1, 4]
 X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
-CASES = {
-    "gi": (gilib.GlobalInducing(precision="per_output"), "scale", "draw"),
-    "gi-full": (gilib.GlobalInducing(precision="full"), "spatial", "draw"),
-    "li": (gilib.LocalInducing(num_inducing=4, precision="per_output"), "standard", "draw"),
-    "fac→gi": ((gilib.Factorised(), gilib.GlobalInducing()), "neal", "draw"),
-    "fac": (gilib.Factorised(), "scale", "pointwise"),
-}
 
 
-def model(name, replicas=(), noise=0.3):
-    posterior, prior, _ = CASES[name]
-    net = small_net(posterior, PRIORS[prior], points=4, replicas=replicas)
-    return net, gilib.Gaussian(noise, learn=True, scale=10.0, replicas=replicas)
+def model(name, replicas=()):
+    posterior = {"gi": gilib.GlobalInducing(precision="per_output"), "fac": gilib.Factorised()}[name]
+    net = small_net(posterior, PRIORS["scale"], points=4, replicas=replicas)
+    return net, gilib.Gaussian(0.3, learn=True, scale=10.0, replicas=replicas)
 
 
 def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, **settings):
     return gilib.fit(net, likelihood, x, y, steps=steps, num_samples=2, progress=False, **settings)
 
 
-def copy_replica(together, singles):
-    """Start every single network where its replica starts."""
-    for r, (net, likelihood) in enumerate(singles):
-        for single, joint in ((net, together[0]), (likelihood, together[1])):
-            for key, parameter in single.named_parameters():
-                parameter.data.copy_(joint.get_parameter(key).data[r])
-
-
-@pytest.mark.parametrize(("name", "batch_size"), [*((name, 5) for name in CASES), ("fac→gi", None)])
-def test_replicas_train_as_they_would_alone(name, batch_size):
-    together, singles = model(name, (R,)), [model(name) for _ in range(R)]
-    copy_replica(together, singles)
-    settings = {"batch_size": batch_size, "estimator": CASES[name][2]}
-    history = fit(*together, rule=gilib.Adam(RATES), seed=SEEDS, on_divergence="freeze", **settings)
-    assert history.elbo.shape == (STEPS, R) and history.diverged_at.tolist() == [-1] * R
-    for r, single in enumerate(singles):
-        alone = fit(*single, X[r], Y[r], rule=gilib.Adam(RATES[r]), seed=SEEDS[r], **settings)
-        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
-        for ours, theirs in zip(together, single, strict=True):
-            for key, parameter in theirs.named_parameters():
-                assert_equal(ours.get_parameter(key)[r].detach(), parameter.detach(), 1e-10)
-
-
-def test_data_without_replicas_are_shared_but_shuffled_for_each():
-    together, singles = model("gi", (R,)), [model("gi") for _ in range(R)]
-    copy_replica(together, singles)
-    history = fit(*together, X[0], Y[0], seed=SEEDS, batch_size=5)
-    for r, single in enumerate(singles):
-        alone = fit(*single, X[0], Y[0], seed=SEEDS[r], batch_size=5)
-        assert_equal(history.elbo[:, r], alone.elbo, 1e-10)
-
-
 @pytest.mark.parametrize("trouble", ["bound", "factorisation"])
 def test_a_diverged_replica_is_frozen_and_spoils_no_other(trouble):
     healthy, sick = model("gi", (R,)), model("gi", (R,))
-    copy_replica(healthy, [])
     y = Y.clone()
     if trouble == "bound":
         y[1, 3] = 1e200
@@ -98,49 +58,6 @@ def test_a_replica_that_leaves_later_keeps_its_last_finite_parameters():
 def test_without_freezing_divergence_is_an_error():
     with pytest.raises(gilib.training.DivergenceError, match="not finite at step 1 "):
         fit(*model("fac", (R,)), rule=gilib.Adam([0.01, 1e4, 0.01]), seed=SEEDS)
-
-
-@pytest.mark.parametrize("name", ["gi", "fac"])
-def test_a_paused_training_ends_where_an_uninterrupted_one_does(name, tmp_path):
-    settings = {"seed": SEEDS, "rule": gilib.Adam(RATES), "batch_size": 5, "on_divergence": "freeze"}
-    settings["estimator"] = CASES[name][2]
-    whole = model(name, (R,))
-    expected = fit(*whole, **settings)
-    parts, history, pauses = step_by_step(
-        tmp_path / "run", lambda: model(name, (R,)), partial(fit, **settings)
-    )
-    assert pauses == STEPS - 1
-    assert torch.equal(history.elbo, expected.elbo)
-    for ours, theirs in zip(parts, whole, strict=True):
-        for key, parameter in theirs.named_parameters():
-            assert torch.equal(ours.get_parameter(key), parameter)
-
-
-def test_replica_adam_is_adam():
-    values = [normals(R, 4, 2, seed=3), normals(R, seed=4)]
-    ours = [torch.nn.Parameter(v.clone()) for v in values]
-    rates = {"a": (ours[0], RATES), "b": (ours[1], 0.05)}
-    optimiser = ReplicaAdam(rates, R)
-    theirs = [[torch.nn.Parameter(v[r].clone()) for v in values] for r in range(R)]
-    torches = [
-        torch.optim.Adam([{"params": [a], "lr": RATES[r]}, {"params": [b], "lr": 0.05}])
-        for r, (a, b) in enumerate(theirs)
-    ]
-
-    def loss(a, b, r):
-        return (a.square().sum() - 1).square() + (a.sum() * b).cos() * (r + 1)
-
-    for _ in range(STEPS):
-        total = sum(loss(ours[0][r], ours[1][r], r) for r in range(R))
-        optimiser.advance()
-        optimiser.update(torch.autograd.grad(total, ours), torch.ones(R).bool())
-        for r, (a, b) in enumerate(theirs):
-            torches[r].zero_grad()
-            loss(a, b, r).backward()
-            torches[r].step()
-    for r, pair in enumerate(theirs):
-        for joint, single in zip(ours, pair, strict=True):
-            assert_equal(joint.detach()[r], single.detach(), 1e-12)
 
 
 def test_parameters_have_their_own_memory_after_a_training(tmp_path):
@@ -174,16 +91,6 @@ def test_parameters_have_their_own_memory_after_a_training_that_never_began(tmp_
         gilib.fit(net, noise, y, x, **settings)
     for parameter in net.parameters():
         assert parameter.untyped_storage().nbytes() == parameter.numel() * parameter.element_size()
-
-
-def test_predictions_with_a_generator_for_every_replica():
-    net, likelihood = model("gi", (R,))
-    singles = [model("gi") for _ in range(R)]
-    copy_replica((net, likelihood), singles)
-    together = gilib.predict(net, likelihood, X, 5, generator=ReplicaGenerators(SEEDS))
-    for r, single in enumerate(singles):
-        alone = gilib.predict(*single, X[r], 5, generator=torch.Generator().manual_seed(SEEDS[r]))
-        assert_equal(together.means[:, r], alone.means, 1e-10)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import torch
 import gilib
 from gilib.training import Rule, RunningRule, Speed
 from tests.support import assert_equal, normals
-from tests.support.resuming import step_by_step
 from tests.support.rules import SD, MovingAverages, averaged
 
 R, N, STEPS, SEEDS = 3, 12, 9, [7, 1, 4]
@@ -38,22 +37,6 @@ def test_buffers_reach_the_least_squares_solution():
         outputs = X[0] @ (weights + SD * noise)
         expected = torch.distributions.Normal(outputs, 0.3**0.5).log_prob(Y[0]).sum((-2, -1)).mean() / N
         assert_equal(history.elbo[step], expected, 1e-10)
-
-
-@pytest.mark.parametrize("replicas", [(), (R,)])
-def test_it_resumes_to_the_last_bit(replicas, tmp_path):
-    """Buffers, its own state and its own random numbers."""
-    settings = {"seed": SEEDS if replicas else 3, "batch_size": 5}
-    x, y = (X, Y) if replicas else (X[0], Y[0])
-    whole = averaged(replicas)
-    expected = fit(whole, x, y, **settings)
-
-    def train(net, **checkpoint):
-        return fit(net, x, y, **checkpoint, **settings)
-
-    (parts,), history, pauses = step_by_step(tmp_path / "run", lambda: [averaged(replicas)], train)
-    assert pauses == STEPS - 1 and torch.equal(history.elbo, expected.elbo)
-    assert all(torch.equal(p, q) for p, q in zip(parts.buffers(), whole.buffers(), strict=True))
 
 
 def test_its_own_numbers_are_not_those_of_the_draws():

@@ -1,4 +1,4 @@
-"""Learning rates that follow a schedule: Adam with the rates of torch's scheduler, alone and for replicas."""
+"""Learning rates that follow a schedule: Adam with the rates of torch's scheduler."""
 
 import math
 
@@ -6,11 +6,10 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import IVON, Checkpoint, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
+from gilib.training import IVON, CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
 from tests.support import assert_equal, normals, seeded, small_net
 
 R, N, STEPS = 3, 12, 10
-RATES = [0.003, 0.01, 0.03]
 X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
 SCHEDULES = {
     "linear": (LinearDecay(0.5), lambda step: 1.0 if step < 5 else (10 - step) / 5),
@@ -54,35 +53,6 @@ def test_the_loop_is_adam_under_torchs_scheduler(name):
         scheduler.step()
     for ours, theirs in zip(net.parameters(), plain.parameters(), strict=True):
         assert_equal(ours.detach(), theirs.detach(), 1e-10)
-
-
-def test_replicas_follow_it_as_they_would_alone():
-    together, schedule = model((R,)), LinearDecay(0.5)
-    singles = [model() for _ in range(R)]
-    for r, single in enumerate(singles):
-        for key, parameter in single.named_parameters():
-            parameter.data.copy_(together.get_parameter(key).data[r])
-    fit(together, x=X, y=Y, rule=gilib.Adam(RATES, schedule=schedule), seed=[0, 1, 2])
-    for r, single in enumerate(singles):
-        fit(single, x=X[r], y=Y[r], rule=gilib.Adam(RATES[r], schedule=schedule), seed=r)
-        for key, parameter in single.named_parameters():
-            assert_equal(together.get_parameter(key)[r].detach(), parameter.detach(), 1e-10)
-
-
-@pytest.mark.parametrize("replicas", [(), (R,)])
-def test_resuming_changes_nothing(replicas, tmp_path):
-    def fail(step, bound, net):
-        if step == 6:
-            raise KeyboardInterrupt
-
-    settings = {"rule": gilib.Adam(0.03, schedule=LinearDecay(0.5))}
-    straight, resumed, checkpoint = model(replicas), model(replicas), Checkpoint(tmp_path / "run", every=4)
-    whole = fit(straight, **settings)
-    with pytest.raises(KeyboardInterrupt):
-        fit(model(replicas), checkpoint=checkpoint, callbacks=[fail], **settings)
-    history = fit(resumed, checkpoint=checkpoint, **settings)
-    assert history.resumed_at == 4 and torch.equal(history.elbo, whole.elbo)
-    assert all(torch.equal(p, q) for p, q in zip(resumed.parameters(), straight.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("kind", [gilib.Adam, IVON])

@@ -9,21 +9,17 @@ from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.support import D, assert_equal, seeded
 from tests.support.chains import (
     FEATURES,
-    KERNEL,
-    NOISE,
     POINT,
     N,
     Seen,
     X,
     Y,
-    Z,
     fixed,
     linear,
     process,
     running,
     state,
     train,
-    white,
 )
 from tests.support.resuming import step_by_step
 
@@ -148,18 +144,6 @@ def test_it_resumes_to_the_last_bit(replicas, tmp_path):
     assert all(torch.equal(states[name], again[name]) for name in states)
 
 
-def test_replicas_are_chains_as_each_would_be_alone():
-    seeds, rule = [3, 8], SGHMC(6, window=3)
-    net, noise = learner((2,))
-    history = train(net, rule, 9, likelihood=noise, seed=seeds, batch_size=7)
-    for r, seed in enumerate(seeds):
-        alone, own = learner()
-        single = train(alone, rule, 9, likelihood=own, seed=seed, batch_size=7)
-        assert_equal(history.elbo[:, r], single.elbo, 1e-9)
-        for name, value in net.named_parameters():
-            assert_equal(value[r].detach(), alone.get_parameter(name).detach(), 1e-9)
-
-
 def test_a_chain_that_breaks_down_stays_where_it_was():
     net, healthy = linear((2,)), linear((2,))
     y = Y.expand(2, N, 1).clone()
@@ -206,22 +190,6 @@ def test_kept_states_are_functions():
     weights = samples.states["layers.layers.0.weights.scaled_weights"]
     assert samples.num_states == 3 and torch.equal(weights[-1], state(net))  # those of steps 5, 8, 11
     assert_equal(samples.draw()(X).detach(), FEATURES["linear"]() @ weights, 1e-12)
-
-
-def test_kept_states_of_processes_sample_their_own_points():
-    """Given u the mean at a point is aᵀw, and the variance k - |a|² is the likelihood's to integrate."""
-    net, kept = fixed(process((2,))), StoredStates(burn_in=2, every=1)
-    train(net, SGHMC(2, lr=0.1), 6, callbacks=[kept])
-    samples = kept.samples(net)
-    draw = samples.draw(generator=seeded())
-    mean, variance = draw.moments(X)
-    states = samples.states["layers.layers.0.weights.scaled_weights"]
-    assert states.shape == (4, 2, len(Z), 1)
-    assert_equal(mean.detach(), white() @ states, 1e-9)
-    expected = KERNEL.variance - white().square().sum(-1, keepdim=True)
-    assert_equal(variance.detach(), expected.clamp_min(0.0).expand_as(mean), 1e-9)
-    prediction = gilib.predict(samples, gilib.Gaussian(NOISE), X, 4, generator=seeded())
-    assert_equal(prediction.mean, (white() @ states).mean(0), 1e-9)
 
 
 def test_kept_states_of_another_training_are_forgotten():

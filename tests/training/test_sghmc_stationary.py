@@ -1,14 +1,11 @@
-"""Chains of SGHMC whose stationary covariance is known, and Monte Carlo EM whose end is."""
-
-import math
+"""Chains of SGHMC whose stationary covariance is known."""
 
 import pytest
 import torch
 
-import gilib
 from gilib.training import SGHMC, StoredStates
 from tests.support import D, assert_mean, ridge
-from tests.support.chains import FEATURES, NETWORKS, NOISE, N, Seen, Y, fixed, linear, running, train
+from tests.support.chains import FEATURES, NETWORKS, NOISE, Seen, Y, fixed, linear, running, train
 
 
 def stationary(hessian, square, lr, decay):
@@ -65,33 +62,3 @@ def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
         assert bool((squares.mean(0) > 2.0).all())
     else:
         assert_mean(squares, torch.ones(3, dtype=D))
-
-
-def test_noise_is_learned_by_the_evidence():
-    """Monte Carlo EM ends where σ² = E|y - Φw|² / N under the posterior, and not where MAP does."""
-    chains, features, start = 100, FEATURES["linear"](), math.log(0.5)
-
-    def ended(update):
-        log_variance = torch.tensor(start, dtype=D)
-        for _ in range(500):
-            mean, covariance = ridge(features, Y, 1.0, log_variance.exp())
-            log_variance = (update(mean, features @ covariance @ features.mT)).log()
-        return log_variance
-
-    evidence = ended(lambda mean, spread: ((Y - features @ mean).square().sum() + spread.trace()) / N)
-    point = ended(lambda mean, spread: (Y - features @ mean).square().sum() / N)
-    likelihood = gilib.Gaussian(0.5, learn=True, replicas=(chains,)).to(D)
-    trace = []
-
-    def look(step, bound, net):
-        if step > 850:
-            trace.append(likelihood.noise_variance.detach().log().flatten())
-
-    decay = gilib.training.LinearDecay(start=0.3)
-    adam = gilib.Adam(0.03, schedule=decay, betas=(0.9, 0.99))  # soon forgets how far from the data it began
-    rule = SGHMC(900, lr=0.06, momentum_decay=0.1, window=50, base_optimiser=adam, adaptation=200)
-    train(linear((chains,)), rule, 900, likelihood=likelihood, callbacks=[look])
-    learned = torch.stack(trace).mean(0)
-    assert_mean(learned, evidence)
-    with pytest.raises(AssertionError, match="standard errors"):
-        assert_mean(learned, point)

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.training import IVON, VOGN, Batch, PiecewiseConstant
+from gilib.training import IVON, VOGN, Batch, PiecewiseConstant, Vadam
 from tests.support import D, assert_equal, normals, seeded, small_net, with_ones
-from tests.support.resuming import step_by_step
 from tests.support.variational import NOISE, RULES, X, Y, each_rule, fit, posteriors, problem
 
 # Steps
@@ -97,51 +96,6 @@ def test_learning_rates_follow_the_schedule():
 
 
 # What a rule owes
-
-
-@each_rule
-def test_it_resumes_to_the_last_bit(rule, tmp_path):
-    """Moments, the rest by Adam, minibatches and noise."""
-
-    def start():
-        return small_net(gilib.Factorised()), gilib.Gaussian(NOISE, learn=True)
-
-    settings = {"steps": 7, "batch_size": 3, "seed": 5}
-    whole, noise = start()
-    history = fit(whole, rule, likelihood=noise, **settings)
-    assert noise.noise_variance != NOISE
-
-    def train(net, own, **checkpoint):
-        return fit(net, rule, likelihood=own, **checkpoint, **settings)
-
-    (net, own), parts, pauses = step_by_step(tmp_path / "run", start, train)
-    assert pauses == 6 and torch.equal(parts.elbo, history.elbo)
-    for one, other in zip(
-        [*net.parameters(), *own.parameters()], [*whole.parameters(), *noise.parameters()], strict=True
-    ):
-        assert torch.equal(one, other)
-
-
-@each_rule
-def test_replicas_train_as_they_would_alone(rule):
-    """Each with its own prior, data, noise and minibatches."""
-    priors, seeds = (gilib.NealPrior(), gilib.StandardPrior()), [4, 9]
-    x, y = normals(2, 7, 2, seed=6), normals(2, 7, 2, seed=7)
-
-    def net(prior, **settings):
-        return gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), prior=prior, dtype=D, **settings)
-
-    both = net(
-        gilib.priors.PerReplica(priors), replicas=(2,), generator=gilib.randomness.ReplicaGenerators([0, 1])
-    )
-    history = fit(both, rule, x, y, steps=5, batch_size=4, seed=seeds)
-    for r in range(2):
-        alone = net(priors[r], generator=seeded(r))
-        expected = fit(alone, rule, x[r], y[r], steps=5, batch_size=4, seed=seeds[r])
-        assert_equal(history.elbo[:, r], expected.elbo, 1e-10)
-        for own, other in zip(posteriors(both), posteriors(alone), strict=True):
-            assert_equal(own[0][r], other[0], 1e-10)
-            assert_equal(own[1][r], other[1], 1e-10)
 
 
 @pytest.mark.parametrize("rule", [VOGN(), IVON()])
@@ -242,3 +196,18 @@ def test_processes_are_refused_for_what_they_are():
         gilib.fit(
             net, gilib.Gaussian(0.1), normals(9, 2), normals(9, 1), steps=1, rule=VOGN(), progress=False
         )
+
+
+def test_ivon_keeps_precisions_positive_whatever_it_sees():
+    rule = IVON(betas=(0.9, 0.0))
+    current = torch.tensor([1e-3, 1.0, 1e3], dtype=D)
+    for target in (-1e6, -1.0, 0.0, 1e6):
+        assert bool((rule.averaged(current, torch.full_like(current, target)) >= 0.5 * current).all())
+
+
+@pytest.mark.parametrize("rule", [Vadam, IVON])
+def test_a_last_step_that_overflows_is_an_error(rule):
+    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised(), dtype=D, generator=seeded())
+    x, y = normals(20, 2, seed=1), 1e3 * normals(20, 1, seed=2)
+    with pytest.raises(gilib.training.DivergenceError):
+        gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=1, rule=rule(1e308), num_samples=1, progress=False)

@@ -1,11 +1,11 @@
-"""Points of another dtype than a drawn function's are refused in words, by every kind of layer."""
+"""Points that do not fit a drawn function, in dtype or shape, are refused in words, by all layers."""
 
 import pytest
 import torch
 from torch import nn
 
 import gilib
-from gilib.layers import FixedLinear, Sum
+from gilib.layers import FixedLinear, InducingBatchNorm, Sum
 from gilib.structured import MeanField
 from tests.support import normals, seeded
 
@@ -44,3 +44,32 @@ def test_points_of_another_dtype_within_autocast():
     net = gilib.models.mlp(2, (3,), 1, inducing_points=Z)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(ValueError, match="x has dtype torch.bfloat16"):
         net.draw(2, generator=seeded())(Z.bfloat16())
+
+
+POINTS, PICTURES = torch.randn(6, 4, generator=seeded(0)), torch.randn(6, 2, 5, 5, generator=seeded(1))
+
+
+def network(layers, inducing):
+    return gilib.Network(inducing, layers, input_shape=tuple(inducing.shape[1:]), generator=seeded(2))
+
+
+def drawn(name):
+    """A function, and an input that it takes."""
+    if name == "images":
+        net = network([InducingBatchNorm(), gilib.Conv2d(2, 3, 3, gilib.GlobalInducing())], PICTURES)
+        return net.draw(2).function, PICTURES
+    if name == "dropout":
+        net = gilib.models.mlp(4, (3,), 1, posterior=gilib.posteriors.Dropout(0.5))
+        return net.estimate(2, 6).function, POINTS
+    first = {"batch norm": InducingBatchNorm(), "fixed": FixedLinear(4, 4, torch.eye(4))}[name]
+    return network([first, gilib.Linear(4, 1, gilib.GlobalInducing())], POINTS).draw(2).function, POINTS
+
+
+@pytest.mark.parametrize("name", ["batch norm", "images", "fixed", "dropout"])
+def test_a_single_point_and_another_width_are_refused(name):
+    function, x = drawn(name)
+    assert function(x).shape[:2] == (2, 6)
+    broken = [x[0], torch.cat([x, x], 1)] + ([] if name == "dropout" else [x[:, :1]])
+    for wrong in broken:
+        with pytest.raises(ValueError, match=r"points.*got \["):
+            function(wrong)
