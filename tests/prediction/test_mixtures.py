@@ -37,14 +37,6 @@ def test_mean_and_sd_by_numerical_integration(n, o):
     assert float(MIXTURE.function_sd[n, o]) == pytest.approx(float(np.std(MEANS[:, n, o].numpy())), abs=1e-12)
 
 
-def test_log_prob_by_brute_force():
-    y = normals(N, OUTPUTS, seed=2)
-    densities = (
-        scipy.stats.norm(MEANS.numpy(), NOISE.numpy()).pdf(y.numpy()).prod(-1)
-    )  # [S, N], joint over outputs
-    assert_equal(MIXTURE.log_prob(y), np.log(densities.mean(0)), 1e-10)
-
-
 def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     y = normals(N, OUTPUTS, seed=2)
     replicas = torch.stack([MEANS, torch.full_like(MEANS, math.nan)], 1)
@@ -53,23 +45,10 @@ def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     assert failed.isnan().all()
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.5, math.nan])
-def test_impossible_quantiles(probability):
-    with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
-        MIXTURE.quantile(probability)
-
-
 @pytest.mark.parametrize("targets", [normals(N), normals(N, 1), normals(N + 1, OUTPUTS), normals(1, OUTPUTS)])
 def test_targets_of_the_wrong_count(targets):
     with pytest.raises(ValueError, match=r"targets must have shape \[3, 2\]"):
         MIXTURE.log_prob(targets)
-
-
-def test_labels_of_the_wrong_count():
-    prediction = gilib.prediction.CategoricalPrediction(MEANS.log_softmax(-1))
-    for labels in (torch.zeros(4, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)):
-        with pytest.raises(ValueError, match=r"class labels must have shape \[3\]"):
-            prediction.log_prob(labels)
 
 
 SPREAD = normals(4, 2, N, OUTPUTS, seed=3)
