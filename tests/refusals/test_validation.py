@@ -37,19 +37,6 @@ def test_seeds_in_an_array_are_those_in_a_list():
         bounds(np.array([4.0, 5.5]))
 
 
-def test_a_checkpoint_tells_numbers_of_numpy_apart_and_takes_those_of_python(tmp_path):
-    def fit(num_samples, seed):
-        net = small_net(gilib.GlobalInducing())
-        settings = {"num_samples": num_samples, "seed": seed, "checkpoint": tmp_path / "run.pt"}
-        return gilib.fit(net, gilib.Gaussian(0.1), X, Y, steps=2, progress=False, **settings)
-
-    assert fit(np.int64(3), np.int64(7)).resumed_at == 0
-    assert fit(3, 7).resumed_at == 2
-    for other in (np.int64(4), np.int64(7)), (np.int64(3), np.int64(8)):
-        with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
-            fit(*other)
-
-
 @pytest.mark.parametrize(
     "settings",
     [

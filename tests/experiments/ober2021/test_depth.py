@@ -98,15 +98,6 @@ def optimal(net, x, y):
         last.pseudo.scaled_log_precision.fill_(start)
 
 
-def test_at_depth_one_every_draw_can_have_the_evidence():
-    problem = linear_problem(0)
-    net = build([DepthConfig("gi", 5, 1, num_inducing=6)], [problem]).double()
-    x, y = summary(problem)
-    optimal(net, x, y)
-    bounds = measure_elbo(net, LIKELIHOOD, x, y, 20, [0])
-    assert_equal(bounds, torch.full((20, 1), problem.log_evidence / POINTS), 1e-9)
-
-
 @pytest.mark.parametrize("width", [3, 40])
 def test_six_inducing_points_serve_an_optimal_last_layer_at_any_depth(width):
     """rand→gi: every draw's bound is the log evidence of the features that its lower layers make."""
