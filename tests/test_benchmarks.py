@@ -155,9 +155,7 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_without_the_package_is_no_other_revision(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules["measures"], "PRODUCT_SIZE", {"cpu": 128})
-    monkeypatch.setattr(sys.modules["measures"], "COPIED", 2**16)
+def test_a_folder_without_the_package_is_no_other_revision(tmp_path):
     with pytest.raises(SystemExit, match="holds no gilib"):
         load("revisions").main([str(tmp_path), "--repeats", "1"])
 

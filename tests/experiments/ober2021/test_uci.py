@@ -147,7 +147,7 @@ def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **option
     assert prior == gilib.NealPrior() and len(x) == len(y) and widths[0] == x.shape[1]
     kept, generator = (settings.chains, settings.kept), seeded()
     layers = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
-    weights = [torch.randn(*kept, *shape, generator=generator, dtype=D) / shape[0] ** 0.5 for shape in layers]
+    weights = [torch.randn(*kept, *shape, generator=generator).to(x) / shape[0] ** 0.5 for shape in layers]
     accepted = torch.full(kept[:1], 0.9, dtype=D)
     log_joint = torch.randn(kept, generator=generator, dtype=D)
     return Chains(tuple(weights), log_joint, accepted, accepted, noise_variance, 1.0, settings)
