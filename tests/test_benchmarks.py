@@ -124,11 +124,6 @@ def test_a_record_says_what_was_measured_where(name, run):
             assert row["share"][method] == pytest.approx(least / row["ms"][method], rel=ROUNDED)
 
 
-def test_nothing_is_recorded_unasked(run, capsys):
-    assert run("weight_samples") == []
-    assert "times faster" in capsys.readouterr().out
-
-
 def test_one_configuration_is_recorded_once_and_another_beside_it(run, capsys):
     first = run("weight_samples", "--record")
     assert run("weight_samples", "--record") == first
@@ -247,11 +242,3 @@ def test_layerwise_operations_are_the_products_that_torch_counts(shape):
         biases = 2 * points * o  # which are added
         wanted += (whole - i**3 / 3 - 2 * i**2 * o - biases) / 1e9
     assert found[1] - found[0] == pytest.approx(wanted, rel=1e-9)
-
-
-def test_growth_varies_one_number_of_a_curve(run):
-    (record,) = run("growth", "--record", "--largest", "2", "--curves", "width")
-    rows = [row["case"] for row in record["metrics"]["rows"]]
-    for family in ("networks", "processes"):
-        first, second = (row for row in rows if row["family"] == family)
-        assert {key for key in first if first[key] != second[key]} == {"width"}

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.special
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,12 +34,6 @@ def test_log_likelihood_takes_the_mean_over_samples_before_the_logarithm_and_ove
     actual = float(metrics.test_log_likelihood(torch.tensor(probabilities).log()))
     assert actual == pytest.approx(right, abs=1e-12)
     assert all(abs(actual - other) > 0.01 for other in wrong)
-
-
-def test_log_likelihood_by_replica():
-    log_prob = normals(4, 3, 5)
-    expected = scipy.special.logsumexp(log_prob.numpy(), 0).mean(-1) - math.log(4)
-    assert_equal(metrics.test_log_likelihood(log_prob), expected)
 
 
 def test_rmse():
@@ -168,8 +161,6 @@ EACH = [
     (lambda measure: measure(P[0], LABELS + 1), r"class labels must lie in 0 \.\.\. 2, got 1 \.\.\. 3"),
     (lambda measure: measure(P[0] * torch.nan, LABELS), "probabilities hold NaN"),
     (lambda measure: measure(P[0, :, 0], LABELS), r"labels must be integers \[N\], one for each point"),
-    (lambda measure: measure(P[0], LABELS[:4]), r"labels must be integers \[N\]"),
-    (lambda measure: measure(P[0], LABELS.double()), r"labels must be integers \[N\]"),
     (lambda measure: measure(P[0], LABELS[:, None]), r"labels must be integers \[N\]"),
 ]
 
@@ -192,17 +183,10 @@ def test_what_no_measure_of_classifiers_takes(call, message, name):
             lambda: metrics.calibration_curve(2.0 * P[0], LABELS),
             "row of probabilities must be a distribution",
         ),
-        (
-            lambda: metrics.calibration_curve(P[0].log(), LABELS),
-            "row of probabilities must be a distribution",
-        ),
         (lambda: metrics.expected_calibration_error(P[0], LABELS, bins=0), "bins must be an integer"),
-        (lambda: metrics.expected_calibration_error(P[0], LABELS, bins=2.5), "bins must be an integer"),
         (lambda: metrics.auroc(torch.ones(0), torch.ones(2)), r"positive scores must be \[N\]"),
-        (lambda: metrics.auroc(torch.ones(2), torch.ones(2, 2)), r"negative scores must be \[N\]"),
         (lambda: metrics.auroc(torch.ones(2), torch.full((2,), torch.nan)), "negative scores hold NaN"),
         (lambda: metrics.entropy(3.0 * P), "every row of probabilities must be a distribution"),
-        (lambda: metrics.entropy(-P), "every row of probabilities must be a distribution"),
         (lambda: metrics.entropy(P * torch.nan), "every row of probabilities must be a distribution"),
     ],
 )
@@ -217,13 +201,6 @@ def test_accuracy_of_every_sample():
         pytest.approx(2 / 3),
         1.0,
     ]
-
-
-def test_labels_may_be_true_and_false():
-    probabilities = normals(6, 2).softmax(-1)
-    labels = torch.tensor([True, False, True, True, False, False])
-    for measure in (metrics.accuracy, metrics.expected_calibration_error, metrics.area_under_curve):
-        assert torch.equal(measure(probabilities, labels), measure(probabilities, labels.long()))
 
 
 def prior_variances(x, widths, relu):
@@ -241,12 +218,6 @@ def test_layer_variances_of_the_prior(activation, relu):
     x, generator = normals(40, 1, seed=1), seeded(2)
     repeated = [torch.stack(metrics.layer_variances(net.draw(50, generator=generator), x)) for _ in range(80)]
     assert_mean(torch.stack(repeated), prior_variances(x, (1, 50, 50), relu))
-
-
-def test_the_toy_networks_prior_has_the_variances_that_the_book_states():
-    """1.00, 0.51 and 0.27 for x ~ N(0, 1), of which E x² is 1."""
-    unit = torch.ones(1, dtype=D)
-    assert prior_variances(unit, (1, 50, 50), True).tolist() == pytest.approx([1.0, 0.51, 0.27], abs=0.005)
 
 
 def test_layer_variances_by_brute_force_and_replica():

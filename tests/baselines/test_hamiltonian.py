@@ -134,17 +134,6 @@ def test_kept_states_carry_their_joint_density(network):
     torch.testing.assert_close(chains.log_joint, expected, rtol=1e-12, atol=1e-9)
 
 
-def test_draws_are_the_functions_of_jax(network):
-    x, _, chains = network
-    found = chains.draw()(x).unflatten(0, (3, 10))
-    with jax.enable_x64(True):
-        forward = jax.vmap(jax.vmap(lambda *weights: module.forward(weights, x.numpy())))
-        expected = torch.as_tensor(
-            jax.device_get(forward(*(layer.numpy() for layer in chains.weights))).copy()
-        )
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_without_data_the_prior_is_sampled():
     """In scaled coordinates (the regression tests the others), to 6 standard errors."""
     settings = HMCSettings(
@@ -189,11 +178,6 @@ def test_starts_lie_where_the_settings_say(coordinates, start, scale):
     np.testing.assert_allclose(position, expected, rtol=1e-15)
 
 
-def test_the_configuration_of_jax_is_left_alone(network):
-    assert not jax.config.jax_enable_x64
-    assert jax.numpy.zeros(1).dtype == "float32"
-
-
 def test_a_chain_that_never_moves_is_an_error():
     x, y = data((2, 1))
     settings = HMCSettings(burn_in=5, samples=5, thin=1, chains=2, step_size_burn_in=1e3)
@@ -205,17 +189,12 @@ def test_a_chain_that_never_moves_is_an_error():
     ("change", "error", "message"),
     [
         ({"widths": (2,)}, ValueError, "at least inputs and outputs"),
-        ({"widths": (2, 0, 1)}, ValueError, "every one of widths must be an integer of at least 1, got 0"),
         ({"x": torch.zeros(4, 3)}, ValueError, r"x must have shape \[points, 2\]"),
         ({"y": torch.zeros(4)}, ValueError, r"y must have shape \[points, 1\]"),
         ({"y": torch.zeros(3, 1)}, ValueError, "same number of points, got 4 and 3"),
-        ({"y": torch.zeros(4, 1).long()}, TypeError, "y must be a floating-point torch.Tensor, got"),
-        ({"x": [[0.0, 0.0]]}, TypeError, "x must be a floating-point torch.Tensor, got list"),
         ({"x": torch.full((4, 2), torch.inf)}, ValueError, "x holds 8 NaN or infinite"),
-        ({"noise_variance": 0.0}, ValueError, "noise_variance must be a positive"),
         ({"prior": ScalePrior()}, TypeError, "fixed prior variances .* got ScalePrior"),
         ({"prior": NealPrior}, TypeError, r"write NealPrior\(\)"),
-        ({"settings": {"chains": 2}}, TypeError, "settings must be a HMCSettings, got dict"),
     ],
 )
 def test_bad_arguments_are_refused(change, error, message):
@@ -227,41 +206,32 @@ def test_bad_arguments_are_refused(change, error, message):
 class TestCheckpoints:
     WIDTHS = (2, 3, 1)
     SETTINGS = HMCSettings(
-        burn_in=47, samples=103, thin=3, chains=2, step_size_burn_in=0.02, step_size=0.03, leapfrog_steps=3
+        burn_in=7, samples=16, thin=3, chains=2, step_size_burn_in=0.02, step_size=0.03, leapfrog_steps=3
     )
 
     def sample(self, settings=SETTINGS, noise_variance=0.3, **options):
         x, y = data(self.WIDTHS)
         return hmc(self.WIDTHS, x, y, noise_variance, settings=settings, progress=False, **options)
 
-    @pytest.mark.parametrize(
-        "change", [{"jitter": 0.3}, {"chains": 1, "burn_in": 0, "coordinates": "scaled"}]
-    )
-    def test_chains_in_pieces_are_the_same_chains(self, tmp_path, change):
-        settings = dataclasses.replace(self.SETTINGS, **change)
-        whole, pieces = self.sample(settings), self.sample(settings, checkpoint=tmp_path / "chains")
-        for name in ("log_joint", "acceptance", "acceptance_burn_in"):
-            torch.testing.assert_close(getattr(pieces, name), getattr(whole, name), equal_nan=True)
-        for found, wanted in zip(pieces.weights, whole.weights, strict=True):
-            assert found.shape == wanted.shape
-            torch.testing.assert_close(found, wanted)
-
     def test_paused_chains_go_on_where_they_were(self, tmp_path, monkeypatch):
+        """And chains in pieces are those of one piece."""
         monkeypatch.setattr(sampling, "PIECES", 2)
-        whole, path, pauses = self.sample(checkpoint=tmp_path / "whole"), tmp_path / "chains", []
+        settings = dataclasses.replace(self.SETTINGS, jitter=0.3)
+        whole, path, pauses = self.sample(settings), tmp_path / "chains", []
         while len(pauses) < 4:
             with pytest.raises(Paused) as pause:
-                self.sample(checkpoint=path, deadline=0.0)
+                self.sample(settings, checkpoint=path, deadline=0.0)
             pauses.append(torch.load(path))
-        assert [(saved["phase"], saved["done"]) for saved in pauses] == [(0, 23), (0, 47), (1, 49), (1, 103)]
+        assert [(saved["phase"], saved["done"]) for saved in pauses] == [(0, 3), (0, 7), (1, 7), (1, 16)]
         assert str(path) in str(pause.value)
-        found = self.sample(checkpoint=path, deadline=0.0)  # nothing is left to do
-        assert torch.equal(found.log_joint, whole.log_joint)
-        assert torch.equal(found.acceptance, whole.acceptance)
-        assert all(map(torch.equal, found.weights, whole.weights))
+        found = self.sample(settings, checkpoint=path, deadline=0.0)  # nothing is left to do
+        for name in ("log_joint", "acceptance", "acceptance_burn_in"):
+            torch.testing.assert_close(getattr(found, name), getattr(whole, name))
+        for pieces, wanted in zip(found.weights, whole.weights, strict=True):
+            torch.testing.assert_close(pieces, wanted)
         assert found.seconds == pauses[-1]["seconds"] > pauses[0]["seconds"]
         with pytest.raises(CheckpointError, match="belongs to other data or settings"):
-            self.sample(noise_variance=0.4, checkpoint=path)
+            self.sample(settings, noise_variance=0.4, checkpoint=path)
 
     def test_a_deadline_needs_a_checkpoint(self):
         with pytest.raises(ValueError, match="a deadline needs a checkpoint"):

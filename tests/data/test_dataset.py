@@ -24,13 +24,6 @@ def test_checksum_is_the_documented_one():
     assert sha256_of(x, y) == hashlib.sha256(content).hexdigest()
 
 
-def test_checksum_depends_on_values_and_shape_but_not_on_memory_layout():
-    x, y = torch.arange(6.0).reshape(3, 2), torch.ones(3, 1)
-    assert sha256_of(x, y) == sha256_of(x.t().contiguous().t(), y.double())
-    assert sha256_of(x, y) != sha256_of(x + 1e-6, y)
-    assert sha256_of(torch.ones(2, 2), torch.ones(2, 1)) != sha256_of(torch.ones(2, 1), torch.ones(2, 2))
-
-
 @pytest.mark.parametrize("num_points", [10, 308])
 def test_splits_follow_the_publishers_recipe(num_points):
     state = np.random.get_state()
@@ -73,13 +66,6 @@ def test_split_normalises_by_its_training_data_alone():
     assert (split.name, split.k) == ("small", 2) and data.split(np.int64(3)).k == 3
 
 
-def test_split_dtype():
-    split, exact = small().split(0), small().split(0, dtype=torch.float64)
-    assert split.train_x.dtype == split.test_y.dtype == torch.float32
-    assert split.test_y_raw.dtype == split.normalisation.y_std.dtype == torch.float64
-    assert torch.equal(split.train_x, exact.train_x.float())
-
-
 def test_a_split_needs_a_row_to_test_on():
     five, four = (Dataset("few", torch.ones(n, 1).double(), torch.ones(n, 1).double()) for n in (5, 4))
     assert len(five.split(0).test_x) == 1
@@ -95,12 +81,9 @@ def test_a_split_needs_a_row_to_test_on():
             ValueError,
             r"small has splits 0 to 19, got 20: choose one of range",
         ),
-        (lambda: small().split(-1), ValueError, "small has splits 0 to 19, got -1"),
         (lambda: small().split(True), ValueError, "k must be an integer, got True"),
-        (lambda: small().split("1"), ValueError, "k must be an integer"),
         (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1), TypeError, "x of a data set must be"),
-        (lambda: Dataset("a", torch.ones(2, 1), torch.ones(3, 1), 1), ValueError, r"same N, got \(2, 1\)"),
         (
             lambda: Dataset("a", ONE, torch.tensor([0, 3, 1]), 1, class_names=("a", "b")),
             ValueError,

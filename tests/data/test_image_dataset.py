@@ -1,11 +1,10 @@
-import dataclasses
 import hashlib
 
 import numpy as np
 import pytest
 import torch
 
-from gilib.data import ImageDataset, ImageNormalisation, load_images, sha256_of_images
+from gilib.data import ImageDataset, ImageNormalisation, sha256_of_images
 
 D = torch.float64
 
@@ -44,14 +43,6 @@ def test_checksum_is_that_of_header_and_bytes():
     assert sha256_of_images(strided, data.train_y, data.test_x, data.test_y) == expected
 
 
-@pytest.mark.parametrize("part", ["train_x", "train_y", "test_x", "test_y"])
-def test_checksum_sees_every_array(part):
-    data = dataset()
-    changed = getattr(data, part).clone()
-    changed.view(-1)[0] = (int(changed.view(-1)[0]) + 1) % 3
-    assert dataclasses.replace(data, **{part: changed}).sha256 != data.sha256
-
-
 def test_subset_keeps_the_normalisation_of_all():
     data = dataset()
     part = data.subset(first=2)
@@ -87,21 +78,12 @@ def test_images_out_of_distribution_take_another_normalisation():
     assert torch.equal(x, trained.normalisation.x(data.test_x))
 
 
-def test_the_whole_set_goes_to_another_device():
-    tensors = load_images("mnist-500").tensors("meta")
-    values = *dataclasses.astuple(tensors)[:4], tensors.normalisation.x_mean, tensors.normalisation.x_std
-    assert all(value.device.type == "meta" for value in values)
-
-
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         ({"train_x": torch.zeros(6, 2, 3, 5)}, TypeError, "train_x must be uint8 and train_y int64, got"),
-        ({"test_y": torch.zeros(4)}, TypeError, "test_x must be uint8 and test_y int64"),
         ({"train_x": pixels(6, 3, 5)}, ValueError, r"train_x must be \[N, C, H, W\] .* got \(6, 3, 5\)"),
-        ({"test_y": torch.tensor([0])}, ValueError, r"test_y \[N\] with the same N, got \(4, 2, 3, 5\) and"),
         ({"class_names": ("a", "b")}, ValueError, "labels from 0 to 1, one for each class name, got 0 to 2"),
-        ({"test_y": torch.tensor([0, 1, 2, -1])}, ValueError, "test_y must hold labels .* got -1 to 2"),
         ({"test_x": pixels(4, 2, 3, 4)}, ValueError, r"one size, got \(2, 3, 5\) and \(2, 3, 4\)"),
     ],
 )
@@ -114,8 +96,6 @@ def test_arrays_that_do_not_fit(changes, error, message):
     ("arguments", "message"),
     [
         ({"first": 7}, "small has 6 training images, got 7"),
-        ({"first": 0}, "first must be an integer of at least 1, got 0"),
-        ({"first": True}, "first must be an integer of at least 1, got True"),
         ({"first": 2, "first_test": 5}, "small has 4 test images, got 5"),
     ],
 )

@@ -40,10 +40,8 @@ def test_a_constant_channel_is_divided_by_one(images):
     ("mean", "std", "error", "message"),
     [
         ((0.1,), torch.ones(1), TypeError, "x_mean must be a floating-point tensor, got .*use"),
-        (torch.zeros(1), torch.ones(1, dtype=torch.int64), TypeError, "x_std must be a floating-point"),
         (torch.zeros(2), torch.ones(3), ValueError, r"one entry per channel, got shapes \(2,\) and \(3,\)"),
         (torch.zeros(1), torch.zeros(1), ValueError, r"x_std finite and positive, got \[0.0\] and \[0.0\]"),
-        (torch.tensor([float("nan")]), torch.ones(1), ValueError, "x_mean must be finite"),
     ],
 )
 def test_impossible_statistics(mean, std, error, message):

@@ -17,15 +17,6 @@ def some_data(n=20, d=3, o=2, seed=0):
     return x, y
 
 
-def test_fit_takes_means_and_unbiased_deviations():
-    x, y = some_data()
-    normalisation = Normalisation.fit(x, y)
-    torch.testing.assert_close(normalisation.x_mean, x.mean(0), rtol=1e-14, atol=0)
-    torch.testing.assert_close(normalisation.x_std, x.std(0, unbiased=True), rtol=1e-13, atol=0)
-    torch.testing.assert_close(normalisation.y_mean, y.mean(0), rtol=1e-14, atol=0)
-    torch.testing.assert_close(normalisation.y_std, y.std(0, unbiased=True), rtol=1e-13, atol=0)
-
-
 @settings(max_examples=10, deadline=None)
 @given(n=st.integers(2, 12), d=st.integers(1, 4), o=st.integers(1, 3), seed=st.integers(0, 1000))
 def test_round_trip_and_unit_moments(n, d, o, seed):
@@ -90,20 +81,6 @@ def test_methods_keep_dtype_and_leading_axes(leading, dtype=torch.float32):
         assert result.shape == (*leading, columns) and result.dtype == dtype
 
 
-def test_gradients_flow_through_to_the_argument():
-    normalisation = Normalisation.fit(*some_data())
-    y = torch.ones(2, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(normalisation.invert_y(y).sum(), y)
-    torch.testing.assert_close(gradient, normalisation.y_std)
-
-
-def test_identity_changes_nothing():
-    x, y = some_data()
-    identity = Normalisation.identity(3, 2)
-    assert torch.equal(identity.x(x), x) and torch.equal(identity.invert_y(y), y)
-    assert identity.log_density_shift == 0.0 and repr(identity) == "Normalisation(3 inputs, 2 targets)"
-
-
 def test_state_survives_a_file(tmp_path):
     normalisation = Normalisation.fit(*some_data()).to(torch.float32)
     assert {value.dtype for value in normalisation.state().values()} == {torch.float32}
@@ -120,19 +97,12 @@ ONE = torch.ones(1)
     ("call", "error", "message"),
     [
         (lambda: Normalisation.fit(torch.ones(3), torch.ones(3, 1)), ValueError, r"x must be \[N, columns\]"),
-        (lambda: Normalisation.fit(torch.ones(0, 1), torch.ones(0, 1)), ValueError, "at least one row"),
         (lambda: Normalisation.fit(torch.ones(3, 1), torch.ones(2, 1)), ValueError, "same number of rows"),
         (lambda: Normalisation.fit(torch.ones(1, 1), ONE[:, None] * torch.nan), ValueError, "y holds NaN"),
-        (lambda: Normalisation.fit(torch.ones(2, 1).long(), torch.ones(2, 1)), TypeError, "got torch.int64"),
         (lambda: Normalisation(ONE, 0 * ONE, ONE, ONE), ValueError, "x_std must be finite and positive"),
-        (lambda: Normalisation(ONE * torch.inf, ONE, ONE, ONE), ValueError, "x_mean must be finite"),
         (lambda: Normalisation(ONE, ONE, ONE, torch.ones(2)), ValueError, "y_mean and y_std .* 1 and 2"),
-        (lambda: Normalisation(ONE, ONE, ONE[0], ONE), ValueError, "one entry per column"),
         (lambda: Normalisation.identity(3, 1).x(torch.ones(4, 2)), ValueError, r"x must have 3 columns"),
-        (lambda: Normalisation.identity(3, 1).y(torch.tensor(1.0)), ValueError, r"y must have 1 columns"),
-        (lambda: Normalisation.identity(3, 1).y(torch.ones(1).int()), TypeError, "floating-point"),
         (lambda: Normalisation(ONE, ONE, ONE, ONE, 0 * ONE), ValueError, "y_stretch must be finite and pos"),
-        (lambda: Normalisation(ONE, ONE, ONE, ONE, torch.ones(2)), ValueError, "y_mean and y_stretch"),
         (lambda: Normalisation.fit(torch.ones(2, 1), weights=ONE), ValueError, r"weights must be \[2\]"),
         (lambda: Normalisation.from_state({"x_mean": ONE}), ValueError, "state holds .*y_std.*got"),
     ],
@@ -157,16 +127,6 @@ def test_inputs_alone_leave_targets_as_they_are():
     assert torch.equal(alone.x(x), both.x(x))
     assert alone.inputs_alone and not both.inputs_alone and alone.log_density_shift == 0.0
     assert alone.y(y) is y and alone.invert_y(y) is y and alone.scale_y(y) is y
-
-
-def test_arrays_are_fitted_in_float64():
-    x, y = np.arange(12).reshape(6, 2), np.arange(6.0, dtype=np.float32)[:, None]
-    found, expected = (
-        Normalisation.fit(x, y),
-        Normalisation.fit(torch.from_numpy(x).double(), torch.arange(6.0)[:, None]),
-    )
-    for one, other in zip(found.state().values(), expected.state().values(), strict=True):
-        assert one.dtype == torch.float64 and torch.allclose(one, other.double(), rtol=1e-7)
 
 
 def test_arrays_become_arrays(dtype=np.float32):

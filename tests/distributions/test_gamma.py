@@ -37,15 +37,6 @@ def test_value_against_scipy(a):
     np.testing.assert_allclose(log_gamma_from_normal(a, z), np.log(oracle), rtol=1e-10, atol=1e-10)
 
 
-def test_closed_forms():
-    z = torch.linspace(-8, 8, 161, dtype=D)
-    exponential = -torch.special.log_ndtr(-z)
-    chi_square = 0.5 * scipy.special.ndtri_exp(scipy.special.log_ndtr(-z.numpy()) - np.log(2)) ** 2
-    torch.testing.assert_close(gamma_from_normal(1.0, z), exponential, rtol=1e-13, atol=0)
-    # For z < 0 the oracle inverts a probability near one half and loses relative, not absolute, accuracy.
-    np.testing.assert_allclose(gamma_from_normal(0.5, z), chi_square, rtol=1e-11, atol=1e-15)
-
-
 @pytest.mark.parametrize("a", [1e-5, 1e-4, 1e-3])
 def test_tiny_concentration_does_not_underflow(a):
     z = torch.linspace(-6, 1, 50, dtype=D)
@@ -130,12 +121,6 @@ def test_float32_is_float64_rounded():
     (gradient,) = torch.autograd.grad(gamma_from_normal(a, z).sum(), a)
     exact = with_gradients(0.75, z.double())[1].sum()
     torch.testing.assert_close(gradient, exact.float())
-
-
-def test_a_number_keeps_its_digits():
-    z = torch.linspace(-1, 1, 3, dtype=D)
-    same = gamma_from_normal(torch.tensor(0.1, dtype=D), z)
-    torch.testing.assert_close(gamma_from_normal(0.1, z), same, rtol=0, atol=0)
 
 
 def test_concentration_that_is_not_positive_gives_nan():

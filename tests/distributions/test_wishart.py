@@ -137,16 +137,6 @@ def test_inverse_wishart_moments(df):
 
 
 @BOTH
-@pytest.mark.parametrize("df", [2.3, 9.4])
-def test_a_quadratic_form_has_its_chi_square_distribution(family, df):
-    """aᵀXa / aᵀVa ~ χ²_ν; aᵀΨa / aᵀΩa ~ χ²_{ν-p+1}."""
-    dist, a = family(df, positive_definite(3)), normals(3, seed=4)
-    ratio = (dist.rsample(noise=normals(2000, 3, 3)) @ a) @ a / ((dist.scale @ a) @ a)
-    statistic, degrees = (ratio, df) if family is Wishart else (1 / ratio, df - 2)
-    assert scipy.stats.kstest(statistic.numpy(), scipy.stats.chi2(degrees).cdf).pvalue > 1e-6
-
-
-@BOTH
 def test_gradients_of_draws_and_densities(family):
     noise, value = normals(2, 3, 3), positive_definite(3, (2,), seed=1)
     df = torch.tensor(2.7, dtype=D, requires_grad=True)
@@ -199,31 +189,8 @@ def test_float32(family):
     torch.testing.assert_close(draw.double(), exact.rsample_cholesky(noise=noise), rtol=1e-3, atol=1e-4)
 
 
-def test_expected_ratio_of_densities_is_one():
-    """E_p[q/p] = 1, its variance in closed form: q²/p is an inverse Wishart that is not normalised."""
-    p, q = InverseWishart(9.0, positive_definite(3)), InverseWishart(8.5, 0.95 * positive_definite(3))
-    factor = p.rsample_cholesky(noise=normals(5000, 3, 3))
-    ratio = (q.log_prob_cholesky(factor) - p.log_prob_cholesky(factor)).exp()
-    square = InverseWishart(2 * q.df - p.df, 2 * q.scale - p.scale)
-    point = torch.linalg.cholesky(q.scale)  # any point gives the constant
-    log_second = 2 * q.log_prob_cholesky(point) - p.log_prob_cholesky(point) - square.log_prob_cholesky(point)
-    assert 1e-3 < log_second.expm1() < 1  # mild, and not trivial
-    assert within_six_standard_errors(ratio, 1.0, log_second.expm1())
-
-
 def pair(family, size=3):
     return family(size + 0.7, positive_definite(size)), family(size + 2.4, positive_definite(size, seed=1))
-
-
-@BOTH
-@pytest.mark.parametrize("size", [1, 3])
-def test_divergence_against_monte_carlo(family, size):
-    p, q = pair(family, size)
-    noise = normals(3000, size, size, seed=2)
-    factor = p.rsample_cholesky(noise=noise)
-    log_ratio = p.log_prob_cholesky(factor) - q.log_prob_cholesky(factor)
-    standard_error = log_ratio.std() / len(log_ratio) ** 0.5
-    assert (log_ratio.mean() - kl_divergence(p, q)).abs() < 6 * standard_error
 
 
 def test_divergence_and_density_against_torch():

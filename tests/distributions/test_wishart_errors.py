@@ -8,7 +8,6 @@ from gilib.distributions import InverseWishart, Wishart
 from gilib.linalg import FactorisationError
 
 EYE = torch.eye(3)
-NAN = float("nan")
 LOWER = torch.ones(3, 3).tril(-1)
 
 
@@ -18,36 +17,26 @@ def noise(sample_shape, *shape):
 
 REFUSED = {
     "df on the border": (lambda family: family(2.0, EYE), r"df must exceed p - 1 = 2 for 3 × 3"),
-    "df that is nan": (lambda family: family(NAN, EYE), "df must exceed"),
     "one df of two": (lambda family: family(torch.tensor([4.0, 2.0]), EYE), "df must exceed .* got 2.0"),
     "no scale": (lambda family: family(4.0), "exactly one of scale and scale_tril, got neither"),
     "two scales": (lambda family: family(4.0, EYE, EYE), "exactly one of scale and scale_tril, got both"),
-    "vector": (lambda family: family(4.0, EYE[0]), r"scale must have shape \[..., p, p\], got \[3\]"),
     "not square": (lambda family: family(4.0, scale_tril=EYE[:, :2]), r"scale_tril must .* got \[3, 2\]"),
     "empty": (lambda family: family(4.0, torch.ones(2, 0, 0)), r"scale must have shape .* got \[2, 0, 0\]"),
     "indefinite": (lambda family: family(4.0, EYE - 2 * EYE[0].diag()), "its smallest eigenvalue is -1"),
     "triangular": (lambda family: family(4.0, EYE + LOWER), "symmetric; pass a triangular factor as"),
-    "scale of nan": (lambda family: family(4.0, EYE * NAN), "scale must be finite and symmetric"),
     "full factor": (lambda family: family(4.0, scale_tril=EYE + LOWER.mT), "scale_tril must be lower"),
-    "negative factor": (lambda family: family(4.0, scale_tril=-EYE), "with a positive diagonal"),
     "batches": (
         lambda family: family(torch.tensor([4.0, 5.0]), EYE.expand(5, 3, 3)),
         r"df has shape \[2\], which does not broadcast with \[5\]",
     ),
     "noise of two axes": (noise((), 2, 2), r"noise must have shape \[..., 4, 3, 3\], got \[2, "),
     "noise of no batch": (noise((), 3, 3), r"noise must have shape \[..., 4, 3, 3\]"),
-    "noise of another batch": (noise((), 7, 5, 3, 3), r"noise must have shape \[..., 4, 3, 3\]"),
     "noise of no samples": (noise((7,), 4, 3, 3), r"noise must have shape \[7, 4, 3, 3\]"),
-    "noise of other samples": (noise((7,), 6, 4, 3, 3), r"noise must have shape \[7, 4, 3, 3\]"),
     "value": (lambda family: family(4.0, EYE).log_prob(-EYE), "support"),
     "size of a value": (lambda family: family(4.0, EYE).log_prob(EYE[:2, :2]), "event_shape"),
     "value for a factor": (
         lambda family: family(4.0, EYE).log_prob_cholesky(EYE + LOWER.mT),
         r"factor must hold lower triangular matrices \[..., 3, 3\]",
-    ),
-    "size of a factor": (
-        lambda family: family(4.0, EYE).log_prob_cholesky(EYE[:2, :2]),
-        r"got shape \[2, 2\]; use log_prob for the matrices themselves",
     ),
     "two sizes": (
         lambda family: kl_divergence(family(4.0, EYE), family(4.0, EYE[:2, :2])),

@@ -32,9 +32,7 @@ def test_work_that_a_time_limit_leaves_has_an_exit_status_of_its_own(capsys):
     ("arguments", "message"),
     [
         (["run", "tiny", "--jobs", "0"], "jobs must be an integer"),
-        (["run", "tiny", "--only", "sed=1"], "the fields are task, seed, lr, scale"),
         (["run", "tiny", "--only", "seed=9"], "There are seed: 0, 1"),
-        (["run", "tiny", "--time-limit", "-1"], "time_limit must be"),
         (["run", "tiny", "--again", "--time-limit", "1"], "keeps no checkpoints"),
         (["run", "tiny", "--again"], "nothing of this is recorded"),
     ],

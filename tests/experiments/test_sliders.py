@@ -79,15 +79,6 @@ def test_a_reference_is_drawn_dashed_in_its_own_colour():
     assert not parse(slider()).find_all("path", attrs={"stroke-dasharray": True})
 
 
-def test_every_picture_is_described_and_nothing_is_fetched():
-    page = parse(slider())
-    assert [drawing["aria-label"] for drawing in page.find_all("svg")] == [
-        "Two means.",
-        "Their standard deviation.",
-    ]
-    assert not page.find_all(src=True) and not page.find_all(href=True)
-
-
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"start must be one of 2 frames, from 0, got 2"):
         slider(start=2)

@@ -29,12 +29,6 @@ def two_processes():
     return net
 
 
-def test_a_network_has_the_precision_of_its_points():
-    for dtype in (torch.float32, torch.float64):
-        net = gilib.models.heteroscedastic_gp(3, 1, inducing_points=torch.randn(6, 3, dtype=dtype))
-        assert {parameter.dtype for parameter in net.parameters()} == {dtype}
-
-
 def test_log_prob_by_torch_distributions():
     sd = (torch.tensor(VARIANCES, dtype=D) * F[..., 2:].exp()).sqrt()
     assert_equal(LIKELIHOOD.log_prob(F, Y), Normal(F[..., :2], sd).log_prob(Y).sum(-1))
@@ -112,16 +106,3 @@ def test_noise_of_other_replicas_is_refused():
     for ask in asked:
         with pytest.raises(ValueError, match=r"has a noise for each of these, .* with replicas=\(\)"):
             ask()
-
-
-@pytest.mark.parametrize("doubt, at_five, at_eight", [(1.0, -0.10, -1.72), (4.0, 0.08, -0.93)])
-def test_what_twenty_components_cost_in_the_tails(doubt, at_five, at_eight):
-    """As the docstring has it, in nats; oracle: the trapezium rule over g."""
-    g = torch.linspace(-12.0, 12.0, 4001, dtype=D)
-    weights = torch.exp(Normal(0.0, 1.0).log_prob(g)) * (g[1] - g[0])
-    sd = math.exp(doubt / 4)
-    y = sd * torch.tensor([[5.0], [8.0]], dtype=D)
-    exact = (weights * Normal(0.0, (0.5 * math.sqrt(doubt) * g).exp()).log_prob(y).exp()).sum(-1).log()
-    variance = torch.tensor([0.0, doubt], dtype=D).expand(1, 2, 2)
-    found = HeteroscedasticGaussian([1.0]).predictive(torch.zeros(1, 2, 2, dtype=D), None, variance)
-    assert_equal(found.log_prob(y) - exact, torch.tensor([at_five, at_eight]), 0.01)

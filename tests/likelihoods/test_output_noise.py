@@ -15,13 +15,6 @@ def test_log_prob_by_torch_distributions():
     assert_equal(found, Normal(F, torch.tensor(VARIANCES, dtype=D).sqrt()).log_prob(Y).sum(-1))
 
 
-def test_equal_variances_are_one():
-    one, same = gilib.Gaussian(0.7), gilib.likelihoods.PerOutputGaussian([0.7, 0.7])
-    assert_equal(same.log_prob(F, Y), one.log_prob(F, Y))
-    mine, theirs = (likelihood.predictive(F) for likelihood in (same, one))
-    assert_equal(mine.sd, theirs.sd)
-
-
 def test_gaussian_outputs_are_integrated():
     """Σ_o E log N(y_o; f_o, σ_o²) over f ~ N(m, v): of a quadratic the mean over m ± √v is exact."""
     net = small_net(gilib.Factorised(), hidden=())

@@ -45,16 +45,6 @@ def test_a_set_for_each_sample_is_refused(name, lead):
         likelihood.log_prob(outputs, targets.expand(*lead, *targets.shape))
 
 
-@pytest.mark.parametrize("bound", ["elbo", "iwbo"])
-def test_bounds_refuse_it(bound):
-    net = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised())
-    x, y, draw = normals(N, 2).float(), TARGETS[:, :1].float(), net.draw(S)
-    options = {"num_data": N} if bound == "elbo" else {}
-    assert torch.isfinite(getattr(gilib, bound)(draw, gilib.Gaussian(0.1), x, y, **options))
-    with pytest.raises(ValueError, match="there are no replicas"):
-        getattr(gilib, bound)(draw, gilib.Gaussian(0.1), x, y.expand(S, N, 1), **options)
-
-
 @pytest.mark.parametrize("likelihood", [gilib.Gaussian(0.1), gilib.Categorical()])
 def test_predictions_refuse_it(likelihood):
     net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised())
@@ -64,11 +54,3 @@ def test_predictions_refuse_it(likelihood):
     for count in (S, S + 1):
         with pytest.raises(ValueError, match="before their points"):
             prediction.log_prob(targets.expand(count, *targets.shape))
-
-
-def test_students_refuse_it():
-    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.posteriors.Conjugate())
-    prediction = gilib.prediction.predict_student(net, normals(N, 2).float(), num_samples=S)
-    assert prediction.log_prob(TARGETS.float()).shape == (N,)
-    with pytest.raises(ValueError, match="before their points"):
-        prediction.log_prob(TARGETS.float().expand(S, N, WIDTH))

@@ -37,14 +37,6 @@ def test_mean_and_sd_by_numerical_integration(n, o):
     assert float(MIXTURE.function_sd[n, o]) == pytest.approx(float(np.std(MEANS[:, n, o].numpy())), abs=1e-12)
 
 
-def test_log_prob_by_brute_force():
-    y = normals(N, OUTPUTS, seed=2)
-    densities = (
-        scipy.stats.norm(MEANS.numpy(), NOISE.numpy()).pdf(y.numpy()).prod(-1)
-    )  # [S, N], joint over outputs
-    assert_equal(MIXTURE.log_prob(y), np.log(densities.mean(0)), 1e-10)
-
-
 def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     y = normals(N, OUTPUTS, seed=2)
     replicas = torch.stack([MEANS, torch.full_like(MEANS, math.nan)], 1)
@@ -53,23 +45,10 @@ def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     assert failed.isnan().all()
 
 
-@pytest.mark.parametrize("probability", [0.0, 1.5, math.nan])
-def test_impossible_quantiles(probability):
-    with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
-        MIXTURE.quantile(probability)
-
-
 @pytest.mark.parametrize("targets", [normals(N), normals(N, 1), normals(N + 1, OUTPUTS), normals(1, OUTPUTS)])
 def test_targets_of_the_wrong_count(targets):
     with pytest.raises(ValueError, match=r"targets must have shape \[3, 2\]"):
         MIXTURE.log_prob(targets)
-
-
-def test_labels_of_the_wrong_count():
-    prediction = gilib.prediction.CategoricalPrediction(MEANS.log_softmax(-1))
-    for labels in (torch.zeros(4, dtype=torch.long), torch.zeros(3, 1, dtype=torch.long)):
-        with pytest.raises(ValueError, match=r"class labels must have shape \[3\]"):
-            prediction.log_prob(labels)
 
 
 SPREAD = normals(4, 2, N, OUTPUTS, seed=3)
@@ -128,21 +107,6 @@ def test_the_distribution_function_is_inverted(probability):
         assert float(found[n]) == pytest.approx(
             scipy.optimize.brentq(excess, -100, 100, xtol=1e-13, rtol=1e-13), abs=1e-9
         )
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, D])
-@pytest.mark.parametrize("probability", [1e-12, 0.1, 0.5, 1 - 1e-8])
-def test_tails_of_one_component(dtype, probability):
-    """To the digits of the dtype, where float32 alone would end at five standard deviations."""
-    mean, sd = torch.full((1, 2, 1), 3.0, dtype=dtype), torch.full((1, 2, 1), 0.5, dtype=dtype)
-    found = gilib.prediction.GaussianPrediction(mean, sd).quantile(probability)
-    assert found.dtype == dtype
-    wanted = (
-        3.0 + 0.5 * scipy.stats.norm.ppf(probability)
-        if probability < 0.5
-        else 3.0 + 0.5 * scipy.stats.norm.isf(1.0 - probability)
-    )
-    assert_equal(found, torch.full((2, 1), wanted, dtype=dtype), 1e-12 if dtype == D else 1e-6)
 
 
 @pytest.mark.parametrize("probability", [1e-6, 1e-16, 1e-300])

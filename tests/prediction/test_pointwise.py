@@ -67,12 +67,6 @@ def test_every_point_has_noise_of_its_own():
     assert not torch.isclose(alone.means[:, 0], alone.means[:, 1]).any()
 
 
-def test_classes():
-    net = small_net(gilib.Factorised())
-    found = gilib.predict(net, gilib.Categorical(), NEW, 30, pointwise=True, generator=seeded(5))
-    assert_equal(found.mean.sum(-1), torch.ones(5, dtype=D))
-
-
 def test_ensembles_are_refused():
     net = small_net(gilib.Factorised(), replicas=(2,))
     with pytest.raises(TypeError, match="pointwise=True is for a network, Ensemble draws functions"):

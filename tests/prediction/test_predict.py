@@ -52,12 +52,6 @@ def test_predictions_in_original_units():
     assert_equal(original.log_prob(original_y), shifted, 1e-9)
 
 
-def test_predictions_in_original_units_are_in_float64():
-    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=torch.float32)
-    prediction = gilib.predict(net, gilib.Gaussian(0.3), normals(7, 2), 3, normalisation=NORMALISATION)
-    assert prediction.mean.dtype == D and prediction.sd.dtype == D  # original units may be far from zero
-
-
 def test_replicas():
     net, likelihood = small_net(gilib.GlobalInducing(), replicas=(2,)), gilib.Gaussian(0.3, replicas=(2,))
     with torch.no_grad():
@@ -174,42 +168,6 @@ def test_what_is_not_warned_of():
         gilib.predict(small_net(gilib.GlobalInducing()), likelihood, far, 2)
 
 
-def test_arrays_are_taken_by_fit_and_predict():
-    """Of float64, for a network in float32; the results are those of tensors."""
-    x, y = normals(20, 2), normals(20, 1)
-
-    def run(inputs, targets):
-        net = gilib.models.mlp(
-            2, (3,), 1, inducing_points=inputs[:5], pseudo_outputs=targets[:5], generator=seeded()
-        )
-        gilib.fit(net, gilib.Gaussian(0.1), inputs, targets, steps=2, progress=False)
-        prediction = gilib.predict(net, gilib.Gaussian(0.1), inputs, 3, generator=seeded())
-        return prediction.mean, prediction.log_prob(targets), metrics.rmse(prediction.mean, targets)
-
-    arrays, tensors = run(x.numpy(), y.numpy()), run(x.float(), y.float())
-    assert all(torch.equal(one, other) for one, other in zip(arrays, tensors, strict=True))
-
-
-def test_arrays_are_taken_by_draws_and_bounds():
-    """Of float64 and integers, for a network in float32 and one in float64."""
-    x, y = normals(20, 2), normals(20, 1)
-    for dtype in (torch.float32, torch.float64):
-        net = gilib.models.mlp(2, (3,), 1, inducing_points=x[:5], dtype=dtype, generator=seeded())
-        draw, noise = net.draw(3, generator=seeded()), gilib.Gaussian(0.1)
-        given, targets = x.to(dtype), y.to(dtype)
-        assert torch.equal(draw(x.numpy()), draw(given))
-        assert torch.equal(draw.moments(x.numpy()).mean, draw(given))
-        for bound in (gilib.iwbo, lambda *parts: gilib.elbo(*parts, num_data=20)):
-            assert torch.equal(bound(draw, noise, x.numpy(), y.numpy()), bound(draw, noise, given, targets))
-        one, other = (
-            gilib.recipes.bound(net, noise, *pair, num_samples=3, generator=seeded())
-            for pair in ((x.numpy(), y.numpy()), (given, targets))
-        )
-        assert torch.equal(one, other)
-    with pytest.raises(TypeError, match="x must be a torch.Tensor, got list"):
-        draw([[0.0, 1.0]])
-
-
 def test_labels_as_pseudo_outputs():
     labels = torch.tensor([2, 0, 1, 1, 2])
     for given in (labels, labels.numpy()):
@@ -225,15 +183,6 @@ def test_classes_and_entropy_of_a_categorical_prediction():
     mean = prediction.log_probabilities.exp().mean(0)
     assert torch.equal(prediction.classes, mean.argmax(-1))
     assert_equal(prediction.entropy, -(mean * mean.log()).sum(-1))
-
-
-def test_reprs_are_short():
-    assert repr(gilib.prediction.GaussianPrediction(normals(7, 2, 5, 1), normals(1, 1))) == (
-        "GaussianPrediction(7 components, mean [2, 5, 1])"
-    )
-    assert repr(gilib.prediction.CategoricalPrediction(normals(3, 4, 5))) == (
-        "CategoricalPrediction(3 components, mean [4, 5])"
-    )
 
 
 def test_rmse_per_output():

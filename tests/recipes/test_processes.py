@@ -55,11 +55,6 @@ def test_single_precision_data_are_trained_in_double():
     assert_equal(bounds[0], bounds[1], 1e-3)
 
 
-def test_replicas_are_trained_by_adam():
-    both = gilib.recommended("gp", num_inducing=20, steps=3).train(X, Y, seed=[0, 1], progress=False)
-    assert both.history.elbo.shape == (3, 2)
-
-
 def test_classes_are_searched_as_numbers_are():
     """With all points as inducing points to a higher bound than by Adam, which trains several seeds."""
     labels = (SMOOTH[:, 0] > 0).long()
@@ -89,11 +84,6 @@ def test_a_kernel_that_cannot_be_factorised_is_left_out():
         gilib.recommended("gp", steps=1, kernels=(broken,)).train(x, Y, progress=False)
     found = gilib.recommended("gp", steps=1, kernels=(broken, Matern())).train(x, Y, progress=False)
     assert isinstance(kernel(found), Matern)
-
-
-def test_no_kernel_is_refused():
-    with pytest.raises(ValueError, match="no kernel"):
-        train(kernels=())
 
 
 def climbed(own):

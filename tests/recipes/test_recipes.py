@@ -4,8 +4,6 @@ import inspect
 
 import pytest
 import torch
-from sklearn.datasets import make_moons
-from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import gilib
@@ -54,19 +52,6 @@ def test_the_defaults_of_the_library_are_the_recommendation():
         assert all(layer.prior == gilib.NealPrior() for layer in chosen.layers if layer.has_weights)
 
 
-def test_without_further_arguments_two_moons_are_told_apart():
-    """Where logistic regression has 0.87 to 0.89."""
-    points, labels = make_moons(1000, noise=0.2, random_state=1)
-    points, labels = torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
-    x, y = points[:200], labels[:200]
-    start = {"inducing_points": x[:50], "pseudo_outputs": y[:50], "generator": seeded()}
-    net, classes = gilib.models.mlp(2, (25,), 2, **start), gilib.Categorical()
-    gilib.fit(net, classes, x, y, progress=False)
-    found = gilib.predict(net, classes, points[200:], generator=seeded(1))
-    linear = LogisticRegression().fit(x, y).score(points[200:], labels[200:])
-    assert float(gilib.metrics.accuracy(found.mean, labels[200:])) > max(0.94, linear + 0.05)
-
-
 def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
     net, _ = gilib.recommended("network", num_inducing=7).build(X, Y, seed=4)
     (rows,) = zip(
@@ -109,8 +94,8 @@ def test_the_bound_is_the_elbo_of_all_data_at_once():
     def parts(s):
         return gilib.recipes.bound(net, likelihood, X, Y, num_samples=3, batch_size=7, generator=seeded(s))
 
-    many = gilib.recipes.bound(net, likelihood, X, Y, num_samples=10_000, generator=seeded(6))
-    assert_mean_within(torch.stack([parts(s) for s in range(100)]), many)
+    many = gilib.recipes.bound(net, likelihood, X, Y, num_samples=4000, generator=seeded(6))
+    assert_mean_within(torch.stack([parts(s) for s in range(40)]), many)
 
 
 def test_the_bound_of_a_process_is_that_of_its_estimates():
@@ -131,15 +116,6 @@ def test_what_is_refused():
         gilib.recommended("network").build(X, LABELS, classes=2)
     with pytest.raises(ValueError, match="y has dtype torch.float32"):
         gilib.recommended("network").build(X, Y.float())
-
-
-def test_deep_processes_have_two_layers_and_start_smooth():
-    """The lengthscale of every input is the root of their number."""
-    net, _ = gilib.recommended("deep_gp", num_inducing=5).build(normals(30, 9), Y[:, :1])
-    processes = [part for part in net.modules() if isinstance(part, gilib.GP)]
-    assert len(processes) == 2
-    start = processes[0].hyperparameters.log["lengthscale"].exp().detach()
-    torch.testing.assert_close(start, torch.full_like(start, 3.0))
 
 
 def test_sizes_of_the_recommendation(monkeypatch):
@@ -184,8 +160,8 @@ def test_the_bound_of_images():
     assert float(draw.log_pq.mean().abs()) > 1.0
     torch.testing.assert_close(found, expected)
     model, settings = (net, gilib.Categorical(), images, labels), {"num_samples": 5, "batch_size": 4}
-    parts = [gilib.recipes.bound(*model, **settings, generator=seeded(s)) for s in range(60)]
-    many = gilib.recipes.bound(*model, num_samples=2000, generator=seeded(300))
+    parts = [gilib.recipes.bound(*model, **settings, generator=seeded(s)) for s in range(20)]
+    many = gilib.recipes.bound(*model, num_samples=400, generator=seeded(300))
     assert_mean_within(torch.stack(parts), many)
     with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
         gilib.recommended("network").train(images.float(), labels, classes=3)

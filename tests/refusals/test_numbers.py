@@ -97,31 +97,6 @@ def test_images_in_classes_of_one_and_as_targets():
             gilib.fit(net, likelihood, images, targets, steps=1, progress=False)
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: gilib.models.lenet((8, 8)), r"image_shape must be 3 values, got \(8, 8\)"),
-        (lambda: gilib.models.resnet8((1, 3, 9)), "resnet8 halves images twice: they need 4 × 4 pixels"),
-        (lambda: gilib.models.resnet18(widths=()), r"widths must be a sequence of channels, .* got \(\)"),
-    ],
-)
-def test_shapes_that_no_image_has(make, words):
-    with pytest.raises(ValueError, match=words):
-        make()
-
-
-def test_a_sum_of_kernels():
-    kernels = [gilib.kernels.RBF(), gilib.kernels.Matern()]
-    assert sum(kernels) == kernels[0] + kernels[1]
-    with pytest.raises(TypeError, match="unsupported operand"):
-        1 + kernels[0]
-
-
-def test_a_name_is_no_posterior():
-    with pytest.raises(TypeError, match="posterior must be a Posterior, got str"):
-        gilib.models.mlp(2, (5,), 1, posterior="global")
-
-
 @pytest.mark.parametrize("weight", [math.nan, -1.0])
 def test_a_weight_of_the_divergence_that_is_none(weight):
     net = gilib.models.mlp(2, (3,), 1, inducing_points=X[:4])
@@ -138,8 +113,3 @@ def test_a_weight_of_the_divergence_that_is_none(weight):
             kl_weight=lambda s: weight if s == 2 else 1.0,
             progress=False,
         )
-
-
-def test_a_process_takes_inducing_inputs_of_numpy():
-    process = gilib.structured.Process(2, 1, inducing_inputs=X[:4].numpy())
-    assert process.num_inducing == 4 and torch.is_tensor(process._start)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
-from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, DURATIONS, EITHER, GAPS
+from gilib.sklearn.columns import BETWEEN, DATES, DECIMALS, EITHER, GAPS
 from tests.sklearn.test_estimators import QUICK
 
 ROWS = 300
@@ -26,27 +26,18 @@ def mixed(*cells):
 COLUMNS = {
     "words": ("oak", WORDS),
     "dates": (pd.Timestamp("2026-01-01"), DATES),
-    "dates with a zone": (pd.Timestamp("2026-01-01", tz="UTC"), DATES),
     "decimals": ("3,5", DECIMALS),
-    "negative decimals": ("-0,25", DECIMALS),
-    "decimals and whole numbers": (["3,5", "4"] * (ROWS // 2), DECIMALS),
     "decimals or thousands": ("1,234", EITHER),
     "thousands": (["1,234,567", "12", "1,000"] * (ROWS // 3), BETWEEN),
-    "a decimal that is no thousand": (["1,234", "1,23"] * (ROWS // 2), DECIMALS),
     "several commas, no thousands": ("1,2,3", WORDS),
     "a question mark": (mixed("?"), GAPS),
-    "a dash": (mixed("-"), GAPS),
-    "an empty cell": (mixed(""), GAPS),
     "numbers and a word": ([1.5] * (ROWS - 1) + ["n/a"], GAPS),
     "dates as words": ("2026-01-31", DATES),
-    "days as words": ("31.1.2026", DATES),
     "dates of Python": (datetime.date(2026, 1, 31), DATES),
-    "durations": (pd.Timedelta("3h"), DURATIONS),
     "thousands with points": (["1,234.50", "999.00"] * (ROWS // 2), BETWEEN),
     "decimal commas with thousands": (["1.234,5", "12,3"] * (ROWS // 2), DECIMALS),
     "words and gaps": (["oak", None, np.nan] * (ROWS // 3), WORDS),
     "lists": ([[1]] * ROWS, WORDS),
-    "mostly words": (["oak", "ash", "3"] * (ROWS // 3), WORDS),
 }
 
 
@@ -126,12 +117,8 @@ GAPPED = np.where(np.arange(ROWS) == 5, np.datetime64("NaT"), TIMES)
     ("table", "advice"),
     [
         (TIMES[:, None], r"\[0\] of X to numbers: dates"),
-        (GAPPED[:, None], r"\[0\] of X to numbers: dates"),
         (TIMES[:, None] - TIMES[0], r"\[0\] of X to numbers: durations"),
-        (np.array([[1.5, day] for day in TIMES.tolist()], object), r"\[1\] of X to numbers: dates"),
         ([[1.5, day] for day in TIMES.tolist()], r"\[1\] of X to numbers: dates"),
-        ([[1.5, day] for day in TIMES], r"\[1\] of X to numbers: dates"),
-        ([[1.5, day - TIMES[0]] for day in TIMES], r"\[1\] of X to numbers: durations"),
         (np.array([["1.5", "oak"]] * ROWS), rf"\[1\] of X to numbers: {WORDS}"),
         (Polars(a=np.ones(ROWS), day=TIMES, more=GAPPED), r"\['day', 'more'\] of X to numbers: dates"),
         (Polars(tree=np.array(["oak"] * ROWS, object)), rf"\['tree'\] of X to numbers: {WORDS}"),

@@ -62,12 +62,12 @@ def test_the_diagonal_is_the_variance_and_no_direction_has_less_than_none(settin
 @pytest.mark.parametrize("settings", MODELS.values(), ids=MODELS)
 def test_against_functions_drawn_at_all_rows_together(settings):
     """Between rows, where noise has no part, within six standard errors of both numbers of functions."""
-    model = fitted(settings, num_samples=800)
+    model = fitted(settings, num_samples=400)
     covariance = model.predict(NEW, return_cov=True)[1]
-    functions = model.sample_functions(NEW, 800, random_state=1)
+    functions = model.sample_functions(NEW, 400, random_state=1)
     away = functions - functions.mean(1, keepdims=True)
     products = away[:, None] * away
-    found, error = products.mean(-1), products.std(-1) * (2 / 800) ** 0.5
+    found, error = products.mean(-1), products.std(-1) * (2 / 400) ** 0.5
     apart = ~np.eye(6, dtype=bool)
     assert (abs(found - covariance) < 6 * error)[apart].all()
     assert (abs(covariance) > 6 * error)[apart].any()

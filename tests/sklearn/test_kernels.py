@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gilib.kernels import RBF, DotProduct, Matern, Periodic, White
-from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from gilib.sklearn import BayesianRegressor
 
 RNG = np.random.default_rng(0)
 X = np.column_stack([1950.0 + 40.0 * RNG.random(60), 1e-3 * RNG.normal(size=60)])
@@ -81,11 +81,6 @@ def test_a_bare_kernel_starts_where_it_says():
     model = process(RBF((3.0, 0.05)), steps=1).fit(X, Y)
     built = next(iter(model.net_.layers)).kernel
     assert built == RBF((3.0, 0.05)).on(0, 1)
-
-
-def test_classes():
-    model = BayesianClassifier("gp", kernel=NAMED, steps=3, random_state=0).fit(FRAME, Y > 0)
-    assert model.predict_proba(FRAME).shape == (60, 2)
 
 
 @pytest.mark.parametrize(

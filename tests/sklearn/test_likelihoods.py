@@ -26,7 +26,8 @@ Y = {
 LOWEST = {"student": -np.inf, "beta": 0.0, "gamma": 0.0, "poisson": 0.0, "negative_binomial": 0.0}
 QUICK = {
     "hidden": (10,),
-    "steps": 150,
+    "steps": 60,
+    "lr": 0.05,
     "num_inducing": 20,
     "random_state": 0,
 }
@@ -56,17 +57,17 @@ def test_predictions_are_of_its_kind(fitted, kind):
 @EVERY
 def test_samples_follow_the_prediction(fitted, kind):
     """Of many functions: their distribution at a point is the mixture's; without noise, its mean."""
-    model = fitted[kind].set_params(num_samples=1000)
-    samples = model.sample_y(X[:1], 1000)[0]
+    model = fitted[kind].set_params(num_samples=500)
+    samples = model.sample_y(X[:1], 500)[0]
     for share in (0.5, 0.8, 0.98):
         low, high = model.predict_interval(X[:1], share)
         inside, least = ((low <= samples) & (samples <= high)).mean(), share
-        assert inside >= least - 8 * np.sqrt(least * (1 - least) / 1000)  # both are of a thousand functions
+        assert inside >= least - 8 * np.sqrt(least * (1 - least) / 500)  # both are of five hundred functions
         if kind not in ("poisson", "negative_binomial"):  # whole numbers cover more
-            assert inside <= least + 8 * np.sqrt(least * (1 - least) / 1000)
-    means = model.sample_functions(X[:1], 1000)[0]
+            assert inside <= least + 8 * np.sqrt(least * (1 - least) / 500)
+    means = model.sample_functions(X[:1], 500)[0]
     gap = abs(means.mean() - model.predict(X[:1])[0])
-    assert gap <= 6 * means.std() * np.sqrt(2 / 1000)
+    assert gap <= 6 * means.std() * np.sqrt(2 / 500)
     model.set_params(num_samples=100)
 
 
@@ -105,7 +106,7 @@ def test_outliers_do_not_move_it():
     far[::10] += 200.0
     errors = {}
     for kind in ("student", "gaussian"):
-        model = BayesianRegressor(**QUICK | {"steps": 400}, likelihood=kind).fit(X, far)
+        model = BayesianRegressor(**QUICK | {"steps": 150}, likelihood=kind).fit(X, far)
         errors[kind] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
     assert errors["student"] < 0.5 * errors["gaussian"]
 
@@ -114,7 +115,7 @@ def test_several_outputs_and_a_constant_count():
     both = np.stack([Y["poisson"], np.zeros(80)], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = BayesianRegressor(**QUICK, likelihood="poisson").fit(X, both)
+        model = BayesianRegressor(**QUICK | {"steps": 150}, likelihood="poisson").fit(X, both)
     mean, low, high = model.predict(X, return_interval=0.9)
     assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
     parts = [model.log_prob(X, both), model.sample_y(X, 2)]

@@ -10,7 +10,6 @@ import pytest
 import torch
 from scipy.integrate import quad
 from scipy.stats import lognorm
-from sklearn.model_selection import GridSearchCV
 
 from gilib.sklearn import BayesianRegressor
 from gilib.sklearn.targets import LogNormalPrediction
@@ -81,15 +80,6 @@ def test_it_is_the_model_of_the_logarithms(both):
     np.testing.assert_allclose(own.noise_sd_, logs.noise_sd_, rtol=1e-9)
 
 
-def test_mean_and_deviation_are_those_of_many_samples(both):
-    own, _ = both
-    samples = own.sample_y(X[:3], 20000, random_state=1)
-    mean, sd = own.set_params(num_samples=5000).predict(X[:3], return_std=True)
-    own.set_params(num_samples=QUICK["num_samples"])
-    np.testing.assert_allclose(samples.mean(-1), mean, rtol=0.1)
-    assert (np.abs(samples.mean(-1) - mean) < 6 * sd * np.sqrt(1 / 20000 + 1 / 5000)).all()
-
-
 def test_it_is_calibrated_in_logarithms(both):
     own, logs = (pickle.loads(pickle.dumps(model)) for model in both)
     new = np.random.default_rng(1).normal(size=(30, 2))
@@ -100,22 +90,6 @@ def test_it_is_calibrated_in_logarithms(both):
     np.testing.assert_allclose(own.sample_y(X[:2], 3), np.exp(logs.sample_y(X[:2], 3)), rtol=1e-9)
     with pytest.raises(ValueError, match="target='log' wants positive targets, but 30 of y are not"):
         own.calibrate(new, np.stack([-targets[:, 0], targets[:, 1]], 1))
-
-
-def test_frames_pickles_and_searches():
-    x, y = pd.DataFrame(X, columns=["a", "b"]), pd.Series(Y[:, 0], name="price")
-    model = BayesianRegressor(**QUICK, target="log").fit(x, y)
-    low, high = model.predict_interval(x)
-    assert low.name == "price" and (low < high).all()
-    again = pickle.loads(pickle.dumps(model))
-    assert again.predict(x).equals(model.predict(x))
-    grid = {"target": [None, "log"]}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        search = GridSearchCV(BayesianRegressor(**QUICK), grid, cv=2, error_score="raise").fit(x, y)
-    assert search.best_params_["target"] in (None, "log")
-    model.set_params(target=None)  # read by the next fit, not by what is fitted
-    assert again.predict(x).equals(model.predict(x))
 
 
 def test_what_has_no_logarithm_is_refused():

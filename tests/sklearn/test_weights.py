@@ -38,13 +38,6 @@ def test_rows_that_count_are_rows_that_are_repeated(model, target):
     assert np.array_equal(weighted.predict(X), repeated.predict(X))
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "gamma"])
-def test_so_it_is_with_other_likelihoods(likelihood):
-    y = TARGETS[likelihood]
-    weighted, repeated = (BayesianRegressor("network", likelihood=likelihood, **QUICK) for _ in range(2))
-    assert weighted.fit(X, y, COUNTS).elbo_ == repeated.fit(X[AGAIN], y[AGAIN]).elbo_
-
-
 @pytest.mark.parametrize(
     ("model", "class_weight"), [("network", "balanced"), ("gp", {"up": 2.0, "down": 0.5}), ("deep_gp", None)]
 )

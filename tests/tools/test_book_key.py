@@ -61,13 +61,6 @@ def test_key_changes_when_a_file_comes_goes_or_moves(tree: Path) -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_text_cannot_move_between_files_unseen(tree: Path) -> None:
-    before = book_key.book_key(tree)
-    (tree / "gilib" / "a.py").write_text("")
-    (tree / "gilib" / "deep" / "b.py").write_text("12")
-    assert book_key.book_key(tree) != before
-
-
 def test_key_ignores_compiled_files_and_everything_else(tree: Path) -> None:
     before = book_key.book_key(tree)
     (tree / "gilib" / "__pycache__").mkdir()
@@ -75,10 +68,3 @@ def test_key_ignores_compiled_files_and_everything_else(tree: Path) -> None:
     (tree / "README.md").write_text("read me")
     assert book_key.book_key(tree) == before
     assert book_key.cache_folder(tree).name == f".jupyter_cache-{before}"
-
-
-def test_book_uses_the_keyed_folder() -> None:
-    """The extension that sets the folder is the one the configuration loads."""
-    root = book_key.ROOT
-    assert "- gilib_book" in (root / "_config.yml").read_text()
-    assert "config.nb_execution_cache_path = str(cache)" in (root / "tools" / "gilib_book.py").read_text()

@@ -87,14 +87,3 @@ def test_the_line_that_says_how_to_run_a_chapter(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("GILIB_REPOSITORY", "https://github.com/someone/gilib/")
     line = book_pages.run_line("book/chapters/priors", "priors.ipynb", None)
     assert '<a href="https://mybinder.org/v2/gh/someone/gilib/HEAD?' in line
-
-
-def test_the_address_to_clone_is_the_repository_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for address, expected in (
-        ("", "<this repository>"),
-        ("https://github.com/a/b/", "https://github.com/a/b"),
-    ):
-        monkeypatch.setenv("GILIB_REPOSITORY", address)
-        source = ["git clone <this repository> && cd gilib"]
-        book_pages.read(SimpleNamespace(), "book/intro", source)
-        assert source == [f"git clone {expected} && cd gilib"]

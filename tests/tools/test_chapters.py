@@ -23,11 +23,3 @@ def long_lines(chapter: Path, text: str) -> list[str]:
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
 def test_visible_lines_are_not_too_wide(chapter: Path) -> None:
     assert long_lines(chapter, chapter.read_text()) == []
-
-
-def test_only_visible_lines_count() -> None:
-    front = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
-    wide = f"x = '{'a' * WIDEST}'\n"
-    fence = "```{code-cell} ipython3\n"
-    seen, hidden = f"{fence}{wide}```\n", f"{fence}:tags: [hide-input]\n{wide}```\n"
-    assert long_lines(chapters.ROOT / "x.md", front + seen + hidden) == [wide.strip()]

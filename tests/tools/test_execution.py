@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 import book_key
 import chapters
@@ -78,9 +77,3 @@ def test_a_kernel_that_dies_is_started_once_more(one: Path, tmp_path: Path, deat
     assert bool(run.problem) == (deaths == 2)
     if not run.problem:
         assert chapters.code(run.notebook)[0].outputs[0].data["text/plain"] == "1"
-
-
-def test_cells_have_as_long_as_in_the_build() -> None:
-    config = yaml.safe_load((chapters.ROOT / "_config.yml").read_text())
-    assert config["execute"]["timeout"] == execution.SECONDS
-    assert config["execute"]["run_in_temp"]

@@ -101,8 +101,3 @@ class TestBook:
 
 def test_processes_run_on_one_thread() -> None:
     assert stages.environment()["OMP_NUM_THREADS"] == "1"
-
-
-def test_make_knows_every_stage() -> None:
-    makefile = (stages.ROOT / "Makefile").read_text()
-    assert f"STAGES := {' '.join(stages.STAGES)}\n" in makefile

@@ -23,13 +23,6 @@ def yacht():
     return task("yacht", 0)
 
 
-def test_every_method_has_a_name_and_meets_its_kind_of_targets():
-    assert {*rivals.METHODS, "auto"} == set(against.LABELS)
-    cells = {(c.dataset, c.method) for c in against.grid("long")}
-    assert ("yacht", "exact_gp") in cells and (MOONS, "logistic") in cells
-    assert not {("yacht", "logistic"), (MOONS, "exact_gp"), ("spambase", "heteroscedastic_gp")} & cells
-
-
 @pytest.mark.slow
 def test_all_methods_run_and_auto_has_the_best_bound():
     assert run_experiment("against", "smoke").added == 17
@@ -92,13 +85,6 @@ def test_what_is_installed_apart(yacht, monkeypatch):
     monkeypatch.setitem(sys.modules, "ngboost", None)
     with pytest.raises(ImportError, match="no dependency of gilib .* pip install --no-deps ngboost"):
         rivals.prepare("ngboost")
-
-
-def test_no_auto_without_all_three():
-    config = {"dataset": "yacht", "split": 0, "method": "gp"}
-    records = [{"config": config, "metrics": {"elbo": 1.0, "process_seconds": 1.0}}]
-    assert set(against.with_auto(records)["yacht", 0]) == {"gp"}
-    assert against.with_auto([records[0] | {"diverged_at": 0}]) == {}
 
 
 def test_the_process_is_measured_in_the_units_of_the_data(yacht):

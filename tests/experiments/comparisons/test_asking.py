@@ -23,11 +23,6 @@ def test_rows_are_those_with_the_largest_variance_given_the_rows_before():
     assert disputed(functions, noise, 5) == found
 
 
-def test_a_copy_of_a_row_is_asked_for_last():
-    functions = np.random.default_rng(0).normal(size=(4, 200)) * np.array([[4.0], [3.0], [2.0], [1.0]])
-    assert disputed(np.vstack([functions, functions[:1]]), 0.1, 5) == [0, 1, 2, 3, 4]
-
-
 def test_both_choices_begin_with_the_same_model():
     assert run_experiment("asking", "smoke").added == 2
     one, other = (record["curve"] for record in load_records("asking"))

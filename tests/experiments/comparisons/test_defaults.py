@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import pytest
 import torch
 
 import gilib
@@ -30,15 +29,6 @@ def test_a_variant_differs_from_its_base_in_one_setting_but_for_what_is_recommen
     assert VARIANTS[defaults.CHOSEN].recipe() == gilib.recommended("network")
 
 
-def test_two_recipes_are_varied_that_which_was_studied_and_that_which_is_recommended():
-    bases = {name: VARIANTS[name].base for name in (*defaults.AROUND_STUDIED, *defaults.AROUND_CHOSEN)}
-    assert list(bases) == list(VARIANTS)
-    assert {bases[name] for name in defaults.AROUND_STUDIED} == {BASE}
-    assert {bases[name] for name in defaults.AROUND_CHOSEN} == {defaults.CHOSEN}
-    again = VARIANTS["tried_depth_2"].recipe()
-    assert (again.hidden, again.num_samples, len(again.activations)) == ((50, 50), 10, 2)
-
-
 def test_the_largest_bound_chooses_and_test_data_do_not():
     """The test log-likelihoods of these records are in the opposite order."""
     records = [
@@ -56,14 +46,6 @@ def test_what_lacks_a_set_is_left_out_and_what_diverged_loses_everything():
     assert set(scores) == {BASE, "constant"} and scores["constant"]["wine"] == [None]
     assert defaults.choose(scores).setting == BASE
     assert defaults.scores(records[2:]) == {}
-
-
-def test_the_most_telling_variants_come_first_at_every_scale():
-    for scale, size in defaults.SCALES.items():
-        configs = list(defaults.grid(scale))
-        assert len(configs) == size.splits * len(size.sets) * len(size.variants)
-        assert [c.variant for c in configs[: len(size.sets)]] == [BASE] * len(size.sets)
-    assert len(list(defaults.grid("reduced"))) <= 120
 
 
 def test_centres_start_with_the_targets_of_the_nearest_rows():
@@ -100,15 +82,3 @@ def test_what_breaks_down_is_recorded_as_diverged(monkeypatch):
     config = DefaultsConfig("yacht", "wild", 0, steps=30, test_samples=5)
     found = defaults_run.run(config, Job(torch.device("cpu"), None))
     assert found["metrics"] == {} and found["diverged_at"] == 30 and found["why"]
-
-
-def test_missing_data_stop_everything_before_it_begins(monkeypatch):
-    from gilib.data import DataError
-
-    def missing(name):
-        raise DataError(f"{name} is not on this machine")
-
-    monkeypatch.setattr(tasks, "load_classification", missing)
-    tasks._table.cache_clear()
-    with pytest.raises(DataError, match="telescope is not on this machine"):
-        tasks.check([DefaultsConfig("telescope", BASE, 0)])

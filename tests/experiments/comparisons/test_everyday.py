@@ -35,11 +35,6 @@ def test_words_become_columns_and_gaps_are_left_out():
     assert x.tolist() == [[1.0, 0.0], [2.0, 1.0]] and y.tolist() == [3.0, 4.0]
 
 
-def test_each_kind_meets_its_methods():
-    methods = {(c.dataset in everyday.CLASSES, c.method) for c in everyday.grid("paper")}
-    assert (True, "linear") not in methods and (False, "logistic") not in methods and len(methods) == 9
-
-
 def test_the_default_runs_beside_others():
     assert run_experiment("everyday", "smoke").added == 4
     for record in load_records("everyday"):

@@ -28,9 +28,3 @@ def test_posteriors_meet_recipes_on_the_cells_that_both_have():
     assert own[POSTERIORS[0]] == {} and own[POSTERIORS[1]]["process_seconds"] == 3.0
     assert own["auto"]["elbo"] == own[OURS[-1]]["elbo"]
     assert own["auto"]["process_seconds"] == 5.0 * len(OURS)
-
-
-def test_without_one_posterior_there_is_no_cell():
-    posteriors = [record(method) for method in POSTERIORS[1:]]
-    against = [record(method, elbo=1.0, process_seconds=1.0) for method in OURS]
-    assert together(posteriors, against) == {}

@@ -10,7 +10,7 @@ import torch
 
 import gilib
 from experiments import select
-from experiments.kurle2024 import benchmarks, measures, search, settings, tasks, training
+from experiments.kurle2024 import measures, search, settings, tasks, training
 from experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
@@ -128,13 +128,6 @@ def test_bali_has_the_best_of_the_recorded_search_on_regressions(monkeypatch):
     assert (best.v0, best.lr, best.update_rate) == (frozen.prior_variance, frozen.lr, frozen.update_rate)
 
 
-def test_bayes_by_backprop_has_three_weights():
-    grid = [c for c in benchmarks.tabular("reduced") if c.method == "bbb" and c.split == 0]
-    assert [c.kl_weight for c in grid] == [*settings.KL_WEIGHTS] * 2
-    weight = training.settings_of(config(method="bbb", kl_weight=0.1))["kl_weight"]
-    assert weight(0) == weight(1000) == 0.1
-
-
 def test_methods_differ_by_rule_and_posterior():
     rules = {method: training.settings_of(config(method=method)) for method in training.METHODS}
     assert rules["bali"]["rule"] == Bali(0.3) and rules["bali_paper"]["rule"].prior == "relative"
@@ -142,15 +135,6 @@ def test_methods_differ_by_rule_and_posterior():
     assert {type(rules[name]["rule"]) for name in ("map", "dropout", "bbb")} == {gilib.Adam}
     kinds = {method: type(training.posterior_of(config(method=method))) for method in training.METHODS}
     assert kinds["map"] is gilib.PointEstimate and kinds["bali_l"] is gilib.posteriors.Conjugate
-
-
-def test_a_line_is_learned_by_all(tables):
-    """After 200 steps on 36 points all of them separate the training points."""
-    for method in training.METHODS:
-        lr = 0.3 if method in training.BALI else 0.03
-        given = {"method": method, "lr": lr, "steps": 200, "kl_weight": 0.1, "width": 20}
-        found = measures.run(config(**given), job())
-        assert found["looks"]["train_accuracy"][-1] > 0.9, method
 
 
 def test_looks_are_resumed(tmp_path, monkeypatch):

@@ -10,7 +10,6 @@ import gilib
 from experiments import RecordError, load_records
 from experiments.common import uci_splits
 from experiments.kurle2024 import search
-from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
@@ -28,16 +27,6 @@ def record(trial, score):
     head |= {"scale": config.pop("scale"), "config": config}
     metrics = {} if score is None else {"validation_log_likelihood": score}
     append("bali_search", [head | {"metrics": metrics, "diverged_at": None if metrics else 3}])
-
-
-def test_every_scale_tries_all_of_v0_with_both_priors():
-    for scale in ("reduced", "paper"):
-        for dataset in search.SCALES[scale].sets:
-            own = search.candidates(scale, dataset)
-            assert set(search.candidates(scale)) <= set(own)
-            assert {(s.prior, s.v0) for s in own} == {
-                (prior, v0) for prior in ("absolute", "relative") for v0 in (1.0, 3.0, 10.0, 30.0, 100.0)
-            }
 
 
 def test_validation_data_are_training_rows_and_test_rows_are_not_read():
@@ -78,18 +67,6 @@ def test_one_default_serves_all_choosing_sets(monkeypatch):
     for trial, score in zip(trials[4:], (-3.0, -3.25, 0.0, 0.0), strict=True):
         record(trial, score)
     assert search.serves("smoke", choice).losses == {"yacht": 0.0, "wine": 0.25}
-
-
-def test_replicas_are_what_they_would_be_alone():
-    """Each has its own v_0: float32 sums in another order, hence the tolerance."""
-    trials = [t for t in search.search("smoke") if t.settings.prior == "relative"]
-    assert len({search.group_key(trial) for trial in trials}) == 1
-    assert len({search.group_key(trial) for trial in search.search("smoke")}) == 2
-    pair = search.run(trials, Job(CPU, None))
-    (alone,) = search.run(trials[1:], Job(CPU, None))
-    for name, value in alone["metrics"].items():
-        assert pair[1]["metrics"][name] == pytest.approx(value, rel=2e-3), name
-    assert pair[0]["metrics"]["noise_variance"] != pair[1]["metrics"]["noise_variance"]
 
 
 def test_smoke_search_beats_predicting_the_mean():

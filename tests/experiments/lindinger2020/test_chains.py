@@ -6,11 +6,9 @@ import pytest
 import torch
 
 import gilib
-from experiments import load_records
 from experiments.lindinger2020 import chains, tasks
 from experiments.lindinger2020.chains import ChainsConfig
 from experiments.runner.experiment import Job
-from experiments.runner.running import RunSummary, run_experiment
 from tests.support import D, assert_equal, normals
 
 NOISE = 0.3
@@ -80,12 +78,3 @@ def test_what_is_wrong_with_a_chain_is_found():
     assert chains.measured(heavy, mean, factor)["kurtosis"] > 3
     apart = draws + torch.arange(4)[:, None, None]
     assert chains.measured(apart, mean, factor)["r_hats"][0] > 1.3
-
-
-def test_the_experiment_runs_and_its_grid_is_that_of_the_paper():
-    assert run_experiment("structured_chains", "smoke") == RunSummary(added=3, diverged=0, left=0)
-    first, *_ = load_records("structured_chains")
-    assert first["config"]["lr"] == 0.01 and len(first["metrics"]["histogram"]) == chains.BINS
-    paper = list(chains.grid("paper"))
-    assert {(c.num_inducing, c.steps, c.training) for c in paper} == {(128, 20_000, 20_000)}
-    assert {c.dataset for c in paper} == set(chains.SETS) and {c.lr for c in paper} == set(chains.STEP_SIZES)

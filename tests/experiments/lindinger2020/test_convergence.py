@@ -1,16 +1,13 @@
 """Integrated or sampled inducing outputs: the grid, and that both train on the same bound."""
 
 import dataclasses
-import math
 
 import pytest
 import torch
 
-from experiments import load_records
 from experiments.lindinger2020 import convergence, networks, tasks
 from experiments.lindinger2020.convergence import ConvergenceConfig
 from experiments.runner.experiment import Job
-from experiments.runner.running import RunSummary, run_experiment
 from gilib.structured import FullyCoupled, StructuredGP
 
 CPU = torch.device("cpu")
@@ -53,15 +50,3 @@ def test_both_start_at_the_same_network():
     one = convergence._training(ConvergenceConfig(True, 0, num_inducing=6), len(task.x))
     first, second = (networks.structured(one, task, marginalise)[0] for marginalise in (True, False))
     assert all(torch.equal(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True))
-
-
-def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_convergence", "smoke") == RunSummary(added=2, diverged=0, left=0)
-    assert [len(record["curve"]) for record in load_records("structured_convergence")] == [3, 3]
-
-
-def test_the_spread_of_estimates_is_their_standard_deviation():
-    record = convergence.run(ConvergenceConfig(True, 0, num_inducing=6, steps=5), Job(CPU, None))
-    metrics = record["metrics"]
-    draws = convergence._training(ConvergenceConfig(True, 0), 927).elbo_samples
-    assert metrics["estimate_sd"] == pytest.approx(metrics["elbo_stderr"] * math.sqrt(draws), rel=1e-5)

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from experiments import load_records
 from experiments.lindinger2020 import covariance, networks
-from experiments.runner.running import RunSummary, run_experiment
 from gilib.models import structured_gp
 from tests.support import D, assert_equal, normals, shaken
 
@@ -73,22 +71,3 @@ def test_at_the_start_nothing_is_coupled_and_outputs_tied_one_to_one_have_size_o
         joint.rows[1][..., :M] = joint.rows[0]
         joint.rows[1][..., M:] *= 1e-6
     assert covariance.couplings(net)[0, 1].item() == pytest.approx(1.0, abs=1e-9)
-
-
-def test_the_grid_has_all_families_on_concrete():
-    cells = [(c.dataset, c.family) for c in covariance.grid("reduced")]
-    assert cells == [
-        *(("concrete", name) for name in ("fc", "star", "mf")),
-        *((name, "fc") for name in ("boston", "energy")),
-    ]
-    for scale, expected in {"reduced": (32, 5000, 0.1), "paper": (128, 20_000, 1e-5)}.items():
-        grid = list(covariance.grid(scale))
-        assert {(c.num_inducing, c.steps, c.hidden_scale) for c in grid} == {expected}
-        assert {(c.width, c.depth) for c in grid} == {(5, 3)}
-
-
-def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_covariance", "smoke") == RunSummary(added=5, diverged=0, left=0)
-    for record in load_records("structured_covariance"):
-        found = torch.tensor(record["metrics"]["couplings"])
-        assert record["metrics"]["layers"] == [0, 0, 1, 1, 2] and torch.equal(found, found.T)

@@ -9,7 +9,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from experiments.lindinger2020 import runtime
 from experiments.lindinger2020.costs import operations
 from experiments.lindinger2020.runtime import FAMILIES, RuntimeConfig
-from experiments.runner.experiment import Job
 from gilib import projection
 from gilib.structured import Pattern
 
@@ -65,16 +64,3 @@ def test_the_count_is_that_of_the_products_that_are_run(method, monkeypatch):
     with Products() as counted:
         step()
     assert counted.operations == pytest.approx(runtime.work(method, config), rel=0.1)
-
-
-def test_three_curves_meet_in_the_papers_architecture():
-    configs = list(runtime.configurations("reduced"))
-    papers = [c for c in configs if (c.depth, c.width, c.num_inducing) == (3, 5, 128)]
-    assert len(configs) == 12 and {c.varied for c in papers} == set(runtime.CURVES)
-
-
-def test_a_record():
-    config = RuntimeConfig("depth", 2, 2, 8, 16, 2, repeats=1, scale="smoke")
-    record = runtime.run(config, Job(torch.device("cpu"), None))
-    times = [record["metrics"][f"{method}_ms"] for method in ("dsvi", *FAMILIES)]
-    assert min(times) > 0 and record["metrics"]["product_rate"] > 0

@@ -25,15 +25,6 @@ def ends(stop):
     return next((k for k in range(1, STEPS) if stop(k, torch.tensor(0.0), None)), None)
 
 
-def test_a_fall_counts_only_after_the_first_steps():
-    """Falling from the beginning: the first strip ends at 5050, and the fifth after it ends the training."""
-    assert ends(scripted(lambda step: -step)) == 5050 + 5 * 50
-
-
-def test_a_rise_does_not_end_it():
-    assert ends(scripted(lambda step: step)) is None
-
-
 def test_one_rise_starts_the_count_again():
     """Means of 50 looks, by brute force."""
 

@@ -9,14 +9,11 @@ import pytest
 import torch
 
 import gilib
-from experiments import load_records
 from experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
 from experiments.lindinger2020.uci import StructuredConfig
-from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
-from experiments.runner.running import RunSummary, run_experiment
 from gilib.models import inducing_start
-from gilib.training import SGHMC, NaturalGradient, Paused
+from gilib.training import SGHMC, NaturalGradient
 from tests.support import D, assert_equal, normals, seeded
 
 CPU = torch.device("cpu")
@@ -33,11 +30,6 @@ def built(method="star", task="extrapolation", **settings):
     one = config(method, **settings)
     found = tasks.load("boston", task, one.repetition, dtype=D)
     return one, found, *networks.build(one, found)
-
-
-def test_every_method_has_a_network():
-    methods = {c.method for scale in uci.SCALES for c in uci.tables(scale)}
-    assert methods == set(networks.BUILDERS)
 
 
 @pytest.mark.parametrize("method", networks.FAMILIES)
@@ -104,13 +96,6 @@ def test_global_inducing_starts_at_training_points_with_their_targets(method):
     rows = same.double().argmax(-1)
     last = [module for module in net.modules() if hasattr(module, "pseudo")][-1]
     assert_equal(last.pseudo.outputs.detach(), task.y[rows])
-
-
-def test_the_rate_falls_by_stairs():
-    schedule = networks.stairs(config(steps=3000))
-    steps, expected = (0, 999, 1000, 1999, 2000, 2999), [1.0, 1.0, 0.98, 0.98, 0.98**2, 0.98**2]
-    assert [schedule(step, 3000) for step in steps] == pytest.approx(expected)
-    assert networks.stairs(config(steps=4))(3, 4) == 1.0
 
 
 def test_rules_are_those_of_the_methods():
@@ -214,19 +199,6 @@ def test_only_the_shown_points_are_recorded(monkeypatch):
     assert all(value == float(f"{value:.4g}") for values in shown.values() for value in values)
 
 
-@pytest.mark.parametrize("method", ["star", "gi", "sghmc", "fc_ng"])
-def test_a_training_is_resumed_where_it_was_paused(tmp_path, method):
-    """A pause changes nothing but the clock."""
-    one = config(method, steps=30, stop_after=10)
-    straight = uci_run.run(one, Job(CPU, tmp_path / "one"))
-    with pytest.raises(Paused):
-        uci_run.run(one, Job(CPU, tmp_path / "two", deadline=0.0))
-    resumed = uci_run.run(one, Job(CPU, tmp_path / "two"))
-    for record in (straight, resumed):
-        assert record["metrics"].pop("train_seconds") > 0
-    assert resumed == straight and straight["metrics"]["steps"] == 30
-
-
 def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     """A score that falls at every strip ends them at once; the sparse GP has no score."""
     looks = itertools.count()
@@ -238,26 +210,33 @@ def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     assert [found[m]["metrics"]["steps"] for m in found] == [90, 70], "strips end at 20, 30, ...; five fall"
 
 
-def test_smoke_runs_record_everything_once():
-    assert run_experiment("structured_uci", "smoke") == RunSummary(added=36, diverged=0, left=0)
-    records = load_records("structured_uci")
-    assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(uci.SMOKE)
-    bounds, numbers = ("elbo", "elbo_stderr", "elbo_total"), ("test_log_likelihood", "rmse", "noise_variance")
-    for record in records:
-        own = numbers if record["config"]["method"] == "sghmc" else (*numbers, *bounds)
-        assert all(math.isfinite(record["metrics"][name]) for name in own)
-        size = {"extrapolation": 253, "interpolation": 51}[record["config"]["task"]]
-        assert {len(values) for values in record["test_points"].values()} == {size}
-    by_repetition = {}
-    for record in records:
-        key = record["config"]["task"], record["config"]["repetition"]
-        by_repetition.setdefault(key, set()).add(tuple(record["test_points"]["distance"]))
-    assert all(len(distances) == 1 for distances in by_repetition.values()), "the same points for all methods"
-    assert "structured_uci" in EXPERIMENTS
-
-
 def test_the_bounds_error_is_that_of_its_mean(monkeypatch):
     monkeypatch.setattr(measures, "sampled_bounds", lambda *args: torch.tensor([1.0, 2.0, 4.0, 9.0], dtype=D))
     task = SimpleNamespace(x=torch.zeros(3, 1), y=torch.zeros(3, 1))
     found = measures.bound(None, None, task, 4, 0)
     assert found["elbo_stderr"] == pytest.approx(math.sqrt(38.0 / 3.0) / 2.0) and found["elbo_total"] == 12.0
+
+
+def test_the_paper_grid_has_the_papers_settings_ten_times():
+    grid = list(uci.tables("paper"))
+    models = {(one.method, one.depth) for one in grid}
+    assert len(set(grid)) == len(grid) == 8 * 2 * 10 * len(models) and len(models) == 15
+    about = dict.fromkeys(("dataset", "task", "repetition", "method", "depth", "lr", "natural_lr"))
+    defaults = dataclasses.asdict(StructuredConfig("", "", 0, "", 0))
+    assert all(dataclasses.asdict(one) | about == defaults | about for one in grid)
+    assert {one.lr for one in grid if one.method != "gi_bnn"} == {5e-3}
+    assert {one.natural_lr for one in grid if one.method.endswith("_ng")} == {0.03}
+    wanted = {"num_inducing": 128, "width": 5, "steps": 20_000, "batch_size": 512, "num_samples": 5}
+    wanted |= {"lr": 5e-3, "decay": 0.98, "decay_every": 1000, "lengthscale": 1.0, "variance": 1.0}
+    wanted |= {"noise_variance": 0.01, "hidden_scale": 1e-5, "held_out": 0.1, "test_samples": 1000}
+    assert {name: defaults[name] for name in wanted} == wanted
+
+
+def test_every_detail_is_one_change_of_a_training_of_the_tables():
+    tables, found = set(uci.tables("reduced")), list(uci.details("reduced"))
+    assert len(set(found)) == len(found) == 5 * 2 * len(uci.DETAILS) and not tables & set(found)
+    plain = {"white": 0.0, "held_out": 0.0, "stop_after": StructuredConfig.stop_after}
+    assert {dataclasses.replace(one, **plain) for one in found} <= tables
+    changes = {tuple(name for name in plain if getattr(one, name) != plain[name]) for one in found}
+    assert changes == {("white",), ("held_out", "stop_after")}
+    assert {(one.dataset, one.task) for one in found} == {("energy", "extrapolation")}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal, Normal
+from torch.distributions import MultivariateNormal
 
 import gilib
 from experiments.ober2021.depth import NOISE_VARIANCE, DepthConfig, build, measure_elbo, summarise
@@ -16,7 +16,7 @@ from experiments.ober2021.depth_theory import (
     random_layer_evidences,
     random_loss_bound,
 )
-from tests.support import assert_equal, log_evidence, normals, seeded
+from tests.support import assert_equal, log_evidence, seeded
 
 PROBLEM = draw_problem(0)
 LIKELIHOOD = gilib.Gaussian(NOISE_VARIANCE)
@@ -40,13 +40,6 @@ def as_network(layers, width, depth):
             layer.weights.scaled_mean.copy_(mean * layer.weights.root_fan_in)
             layer.weights.log_variance.copy_(log_variance)
     return net
-
-
-def test_log_likelihood_is_that_of_all_points():
-    betas = normals(3, 5, 1)
-    noise = torch.tensor(math.sqrt(NOISE_VARIANCE), dtype=torch.float64)
-    expected = Normal(PROBLEM.x @ betas, noise).log_prob(PROBLEM.y).sum((-2, -1))
-    assert_equal(log_likelihood(PROBLEM, betas), expected)
 
 
 @pytest.mark.parametrize(("width", "depth"), [(4, 1), (4, 2), (6, 4)])
@@ -115,11 +108,6 @@ def test_each_pair_of_layers_pays():
     loss = best - independent_bound(PROBLEM, width, 4)
     assert loss <= kappa and loss == pytest.approx(kappa, rel=0.02)  # the maximum may shorten β a little
     assert independent_bound(PROBLEM, width, 3) == independent_bound(PROBLEM, width, 4)
-
-
-def test_very_wide_independent_layers_ignore_the_data():
-    ignoring = float(log_likelihood(PROBLEM, torch.zeros(5, 1, dtype=torch.float64)))
-    assert independent_bound(PROBLEM, 10**12, 3) == pytest.approx(ignoring, rel=1e-6)
 
 
 @pytest.mark.parametrize("width", [5, 12])

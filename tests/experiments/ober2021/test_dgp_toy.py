@@ -1,6 +1,5 @@
 """Two-layer Gaussian processes on their own data: the data, starts, grid, and what is measured."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -8,14 +7,11 @@ import pytest
 import torch
 
 import gilib
-from experiments import load_records
 from experiments.ober2021 import dgp_toy, dgp_toy_measures
-from experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, figure_a3, run
+from experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, run
 from experiments.ober2021.dgp_toy_measures import correlation, functions
 from experiments.runner.experiment import Job
-from experiments.runner.running import RunSummary, run_experiment
 from gilib.draws import record
-from gilib.training import Paused
 from tests.support import assert_equal, assert_mean, normals, seeded
 
 CPU = torch.device("cpu")
@@ -49,23 +45,6 @@ def test_targets_are_noisy_functions_of_the_hidden_values():
         close = problem.hidden[order].diff(dim=0).abs() < 0.01
         found.append((problem.y[order].diff(dim=0)[close].square() / 2).mean())
     assert_mean(torch.stack(found), dgp_toy.NOISE_VARIANCE)
-
-
-def test_ranges_of_the_inputs():
-    problem = composed(3)
-    assert problem.x.abs().max() <= 3 and problem.inside[0].abs().max() <= 3
-    outside = problem.outside[0]
-    assert outside.abs().min() >= 3 and outside.abs().max() <= 5 and outside.min() < 0 < outside.max()
-    assert torch.equal(problem.y, composed(3).y) and not torch.equal(problem.y, composed(4).y)
-
-
-def test_the_grid_has_all_methods_on_the_same_draws_and_starts():
-    for scale, draws in (("smoke", 1), ("reduced", 3), ("paper", 10)):
-        grid = list(figure_a3(scale))
-        assert len(set(grid)) == len(grid)
-        about = [{dataclasses.replace(c, method="") for c in grid if c.method == m} for m in dgp_toy.METHODS]
-        assert about[0] == about[1] == about[2] and {c.draw for c in grid} == set(range(draws))
-        assert {c.learn for c in grid} == {True, False} and {c.scale for c in grid} == {scale}
 
 
 def test_global_inducing_starts_at_training_points_with_their_targets():
@@ -167,26 +146,3 @@ def test_the_bound_in_pieces_is_that_of_all_draws(monkeypatch):
         found = dgp_toy_measures._iwbo(net, likelihood, data, 200, seeded())
     assert_equal(found, torch.tensor(math.log(2.0), dtype=torch.float64), 1e-7)
     assert asked == [100, 100]
-
-
-def test_draws_come_in_equal_pieces():
-    assert dgp_toy_measures._pieces(300) == [100] * 3
-    with pytest.raises(ValueError, match="samples must be at most 100, or a multiple of it, got 251"):
-        dgp_toy_measures._pieces(251)
-
-
-def test_a_training_is_resumed_where_it_was_paused(tmp_path):
-    straight = run(config(), Job(CPU, tmp_path / "one"))
-    with pytest.raises(Paused):
-        run(config(), Job(CPU, tmp_path / "two", deadline=0.0))
-    assert run(config(), Job(CPU, tmp_path / "two")) == straight
-
-
-def test_smoke_runs_record_everything_once():
-    assert run_experiment("dgp_toy", "smoke") == RunSummary(added=6, diverged=0, left=0)
-    records = load_records("dgp_toy")
-    assert {each["config"]["method"] for each in records} == set(dgp_toy.METHODS)
-    for metrics in (each["metrics"] for each in records):
-        assert len(metrics["layer_variances"]) == 2 and metrics["iwbo"] > metrics["elbo"]
-        assert math.isfinite(metrics["log_density_inside"] + metrics["log_density_outside"])
-        assert all(len(metrics[name]["sd"]) == 61 for name in ("composition", "layer_1", "layer_2"))

@@ -1,28 +1,19 @@
 """Deep Gaussian processes on the UCI sets: the grid, where methods start, and what is measured."""
 
 import dataclasses
-import itertools
 import math
 
 import pytest
 import torch
 
 import gilib
-from experiments import load_records
 from experiments.common import uci_splits
 from experiments.ober2021 import dgp_uci, dgp_uci_run
 from experiments.ober2021.dgp_uci import DgpConfig
-from experiments.printed import printed
-from experiments.registry import EXPERIMENTS
-from experiments.runner.experiment import Job
-from experiments.runner.groups import make_groups
-from experiments.runner.running import RunSummary, run_experiment
 from gilib.data import load_uci
-from gilib.training import Paused
 from tests.support import D, assert_equal, assert_mean
 
 CPU = torch.device("cpu")
-NAMES = {"dsvi": "dsvi", "local_inducing": "li", "global_inducing": "gi"}
 
 
 def config(method="gi", split=0, depth=2, **settings):
@@ -33,49 +24,6 @@ def config(method="gi", split=0, depth=2, **settings):
 def built(method="gi", splits=(0,), depth=2, **settings):
     data = uci_splits.load("yacht", splits, CPU, D)
     return data, *dgp_uci_run.build(config(method, depth=depth, **settings), data, list(splits))
-
-
-def cells(scale):
-    return {(c.dataset, c.method, str(c.depth)) for c in dgp_uci.tables(scale)}
-
-
-@pytest.mark.parametrize("table", ["8_uci_dgp_test_ll", "9_uci_dgp_rmse", "10_uci_dgp_elbo"])
-def test_every_printed_cell_has_configurations(table):
-    rows = printed(f"ober2021_table{table}")
-    wanted = {(row["dataset"], NAMES[row["method"]], row["depth"]) for row in rows}
-    assert cells("paper") == cells("reduced") == wanted and len(rows) == len(wanted) == 108
-
-
-def test_the_paper_grid_is_that_of_salimbeni_and_deisenroth_on_all_splits():
-    grid = list(dgp_uci.tables("paper"))
-    assert {c.split for c in grid if c.dataset == "protein"} == set(range(5))
-    assert all({c.split for c in grid if c.dataset == name} == set(range(20)) for name in dgp_uci.SMALL)
-    defaults = DgpConfig("", "", 0, 0)
-    for one in grid:
-        about = dict.fromkeys(("dataset", "method", "depth", "split"))
-        assert dataclasses.asdict(one) | about == dataclasses.asdict(defaults) | about
-    assert (defaults.steps, defaults.batch_size, defaults.num_inducing) == (20_000, 10_000, 100)
-
-
-def test_a_grid_that_was_only_begun_is_balanced():
-    """Outer depths of the small sets, one split after the other; then the inner depths; then large sets."""
-    grid = list(dgp_uci.tables("reduced"))
-    assert len(set(grid)) == len(grid) == 5 * 4 * 3 * 5 + 4 * 4 * 3 * 3
-    block = set(itertools.product(dgp_uci.SMALL, (2, 5), dgp_uci.METHODS))
-    for split in range(5):
-        part = grid[split * len(block) : (split + 1) * len(block)]
-        assert {c.split for c in part} == {split}
-        assert {(c.dataset, c.depth, c.method) for c in part} == block
-    small = [c.dataset in dgp_uci.SMALL for c in grid]
-    assert small == sorted(small, reverse=True)
-    assert {c.batch_size for c in grid if c.dataset in dgp_uci.LARGE} == {1000}
-
-
-@pytest.mark.parametrize(("scale", "sizes"), [("reduced", {3, 5}), ("paper", {5, 20})])
-def test_splits_train_together(scale, sizes):
-    groups = make_groups(EXPERIMENTS["dgp_uci"], dgp_uci.tables(scale))
-    assert len(groups) == 108 and {len(group) for group in groups} == sizes
-    assert all(len({dataclasses.replace(config, split=0) for config in group}) == 1 for group in groups)
 
 
 def test_global_inducing_starts_at_training_points_with_their_targets():
@@ -138,17 +86,6 @@ def test_the_recorded_lengthscales_are_those_of_their_layer_and_split():
     assert found["kernel_variances"] == pytest.approx([2.0, 9.0])
 
 
-@pytest.mark.parametrize("method", dgp_uci.METHODS)
-def test_a_replica_is_measured_as_it_would_be_alone(method):
-    job = Job(CPU, None)
-    pair = dgp_uci_run.run([config(method, split) for split in (0, 1)], job)
-    (alone,) = dgp_uci_run.run([config(method, 1)], job)
-    assert pair[1]["metrics"].keys() == alone["metrics"].keys()
-    for name, value in alone["metrics"].items():
-        both = torch.tensor(pair[1]["metrics"][name]), torch.tensor(value)
-        assert torch.allclose(*both, rtol=2e-3), name
-
-
 def test_test_measures_against_predict_in_original_units():
     """The same draws of each split through `gilib.predict` with the split's own normalisation."""
     data, net, likelihood = built("gi", (0, 3))
@@ -179,43 +116,6 @@ def test_the_elbo_in_batches_is_that_of_all_points(monkeypatch):
     assert_equal(whole["elbo"], expected, 1e-9)
 
 
-def test_a_diverged_split_is_recorded_as_such():
-    (record,) = dgp_uci_run.run([config(steps=30, lr=1e6)], Job(CPU, None))
-    assert record["metrics"] == {} and 0 <= record["diverged_at"] <= 30
-    assert all(math.isfinite(value) for value in record["curve"])
-
-
-def test_a_training_is_resumed_where_it_was_paused(tmp_path):
-    """A pause changes nothing: neither metrics nor curve."""
-    (straight,) = dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "one"))
-    with pytest.raises(Paused):
-        dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "two", deadline=0.0))
-    assert (tmp_path / "two").exists()
-    (resumed,) = dgp_uci_run.run([config(steps=30)], Job(CPU, tmp_path / "two"))
-    assert resumed == straight
-
-
-def test_smoke_runs_record_everything_once():
-    assert run_experiment("dgp_uci", "smoke") == RunSummary(added=12, diverged=0, left=0)
-    records = load_records("dgp_uci")
-    assert {(r["config"]["method"], r["config"]["depth"]) for r in records} == set(
-        itertools.product(dgp_uci.METHODS, (2, 3))
-    )
-    for record in records:
-        metrics = record["metrics"]
-        assert len(metrics["lengthscales"]) == len(metrics["kernel_variances"]) == record["config"]["depth"]
-        numbers = ("elbo", "elbo_stderr", "test_log_likelihood", "rmse", "noise_variance")
-        assert all(math.isfinite(metrics[name]) for name in numbers)
-
-
-def test_starts_differ_in_nothing_but_the_start():
-    grid = list(dgp_uci.starts("reduced"))
-    assert {c.hidden_scale for c in grid} == {1e-5, 1e-3, 0.1}
-    assert len({dataclasses.replace(c, hidden_scale=1.0) for c in grid}) == len(grid) / 3
-    assert {(c.method, c.depth, c.steps) for c in grid} == {("dsvi", 2, 3000)}
-    assert run_experiment("dgp_start", "smoke", only=["split=0"]) == RunSummary(added=3, diverged=0, left=0)
-
-
 def test_attempts_change_one_thing_each_but_for_a_higher_rate():
     grid = [c for c in dgp_uci.attempts("reduced") if c.dataset == "yacht" and c.split == 0]
     published = {"lr": 0.01, "decay": False, "lengthscale": 2.0, "variance": 2.0}
@@ -242,12 +142,6 @@ def test_attempts_change_one_thing_each_but_for_a_higher_rate():
 def test_hidden_layers_may_have_another_posterior(hidden, kind):
     inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
     assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
-
-
-def test_every_attempt_runs():
-    ran = run_experiment("dgp_attempts", "smoke", only=["split=0", "num_inducing=10"])
-    grid = [c for c in dgp_uci.attempts("smoke") if (c.split, c.num_inducing) == (0, 10)]
-    assert ran == RunSummary(added=len(grid), diverged=0, left=0) and len(grid) == 19
 
 
 def test_local_inducing_inputs_may_start_at_centres():

@@ -65,12 +65,6 @@ def test_the_paper_trains_as_appendices_n_and_o_say():
         assert (config.num_samples, config.test_samples, config.images) == (1, 10, 50_000)
 
 
-@pytest.mark.parametrize("grid", [mnist_500.figure_a7, mnist_500.until_converged, cifar10.table_1])
-def test_reduced_grids_have_the_same_cells_as_the_paper(grid):
-    cells = [{(c.method, c.prior) for c in grid(scale)} for scale in ("reduced", "paper")]
-    assert cells[0] == cells[1]
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_networks_start_as_appendix_o_says(method):
     net = images.build(partial(gilib.models.lenet, channels=2), small(method), DATA)

@@ -115,11 +115,6 @@ def test_the_last_of_repeated_runs_counts(papers):
     assert [source.record["id"] for source in found.sources] == ["id2", "id3"]
 
 
-def test_seeds_and_splits_tell_repetitions_apart(papers):
-    configs = [{"split": split, "seed": seed} for split in (0, 1) for seed in (0, 1)]
-    assert len(compare(papers, *(scores(1.0, config=each)[0] for each in configs)).measured.values) == 4
-
-
 def test_diverged_runs_enter_no_mean_but_are_counted(papers):
     found = compare(papers, *scores(0.5, 0.7), DIVERGED)
     assert found.measured.values == (0.5, 0.7) and found.measured.diverged == 1
@@ -156,43 +151,6 @@ def test_a_rule_that_asks_for_what_is_not_recorded_is_an_error(papers, key):
         RecordError, match=f"trial.jsonl, line 1: id1 has no metric '{key}'; correct the rule"
     ):
         compare(papers, *scores(1.0), rule=rule)
-
-
-def test_uci_claims_find_their_records(papers):
-    """The rules of Tables 5 to 7 on records as `uci` writes them: their fields, names and units."""
-    names = {5: "test_log_likelihood", 6: "rmse", 7: "elbo_per_datapoint"}
-    files = {5: "ober2021_table5_uci_bnn_test_ll", 6: "ober2021_table6_uci_bnn_rmse"}
-    files[7] = "ober2021_table7_uci_bnn_elbo"
-    for table, name in names.items():
-        print_table(papers, files[table], {"metric": name, "method": "fac_to_gi", "prior": "NealPrior"})
-    config = {"method": "fac_gi", "prior": "NealPrior", "lr": 0.1}
-    metrics = {"test_log_likelihood": 0.5, "rmse": 0.6, "elbo": 0.7, "elbo_stderr": 9.0}
-    head = {"experiment": "uci", "metrics": metrics}
-    record(papers, *({**head, "config": config | {"split": k}} for k in range(20)))
-    (papers / "trial.jsonl").rename(papers / "uci.jsonl")
-    found = report.comparisons()
-    assert [each.measured.mean for each in found] == pytest.approx([0.5, 0.6, 0.7])
-    assert all(each.measured.wanted == 20 and each.measured.is_whole for each in found)
-
-
-def test_deep_process_claims_find_their_records(papers):
-    """The rules of Tables 8 to 10 on records as `dgp_uci` writes them; nothing recorded is nothing run."""
-    files = {"8_uci_dgp_test_ll": "test_log_likelihood", "9_uci_dgp_rmse": "rmse"}
-    files["10_uci_dgp_elbo"] = "elbo_per_datapoint"
-    for file, metric in files.items():
-        row = {"metric": metric, "method": "local_inducing", "model": "dgp", "depth": "4"}
-        print_table(papers, f"ober2021_table{file}", row, row | {"depth": "5"})
-    assert all(each.verdict == Verdict.NOT_RUN for each in report.comparisons())
-    metrics = {"test_log_likelihood": 0.5, "rmse": 0.6, "elbo": 0.7, "elbo_stderr": 9.0}
-    head = {"experiment": "dgp_uci", "scale": "reduced", "metrics": metrics}
-    for other in ({"depth": 4}, {"depth": 4, "method": "gi"}, {"depth": 3}):
-        record(papers, *({**head, "config": {"method": "li"} | other | {"split": k}} for k in range(2)))
-    (papers / "trial.jsonl").rename(papers / "dgp_uci.jsonl")
-    found = report.comparisons()
-    assert [each.measured and each.measured.mean for each in found] == [0.5, None, 0.6, None, 0.7, None]
-    assert all(len(each.measured.sources) == 2 for each in found if each.measured)
-    text = report.text()
-    assert "starts the free Gaussians of hidden layers at 0.1" in text and "| not run |" in text
 
 
 def test_cifar_claims_find_their_records(papers):

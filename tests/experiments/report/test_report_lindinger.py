@@ -71,30 +71,6 @@ def test_a_frequency_is_that_of_the_pairs_of_each_repetition(papers):
     assert found.values == pytest.approx((2.5 - 6.75, 2.5 - 2.25))
 
 
-def test_natural_gradients_are_compared_in_two_layers(papers):
-    write(
-        papers,
-        one("fc_ng", 2, 0, [1.0]),
-        one("mf_ng", 2, 0, [0.0]),
-        one("fc_ng", 3, 0, [0.0]),
-        one("mf_ng", 3, 0, [1.0]),
-    )
-    row = {"method": "fc_dgp_ng", "baseline": "mf_dgp_ng"}
-    assert compared(papers, TABLE_S4, metric="frequency_method_better", **row).values == (1.0,)
-
-
-def test_a_comparison_without_a_partner_is_not_run(papers):
-    write(papers, one("star", 3, 0, [1.0]))
-    row = {"method": "star_dgp", "baseline": "sghmc_dgp", "metric": "frequency_method_better"}
-    assert compared(papers, TABLE_2, **row) is None
-
-
-def test_bounds_are_totals_of_the_interpolation_in_two_layers(papers):
-    write(papers, one("fc", 2, 0, [-3.0], task="interpolation"), one("fc", 2, 1, [9.0]))
-    found = compared(papers, TABLE_S5, method="fc_dgp", metric="elbo_total")
-    assert found.values == (-300.0,)
-
-
 def test_every_printed_number_has_a_rule_and_the_report_renders():
     """What is not recorded is listed as not run."""
     found = [each for each in report.comparisons() if each.claim.file in RULES]

@@ -11,7 +11,7 @@ import pytest
 from experiments.runner.records import read_records
 
 ROOT = Path(__file__).parents[3]
-KILLS = 12
+KILLS = 6
 
 
 @pytest.mark.slow

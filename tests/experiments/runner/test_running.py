@@ -15,7 +15,6 @@ from experiments.runner.running import Placement, RunSummary, pending, run_exper
 from experiments.runner.work import checkpoints
 from gilib.data.storage import DataError
 from gilib.training import DivergenceError, Speed
-from tests.experiments import tiny
 from tests.experiments.runner.test_writing import disk_that_fills_up
 from tests.experiments.tiny import TINY, run
 
@@ -167,12 +166,3 @@ def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
     assert len(rows) == 3 and all("run first` before" in row.note for row in rows)
     with pytest.raises(RecordError, match="run first` before"):
         run_experiment("tiny", "smoke")
-
-
-def test_the_status_lists_the_scales_of_a_grid(monkeypatch):
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, scales=("smoke", "long")))
-    monkeypatch.setitem(tiny.STEPS, "long", 3)
-    rows = status()
-    assert [(row.scale, row.total) for row in rows if row.name == "tiny"] == [("smoke", 6), ("long", 6)]
-    assert [row.scale for row in rows if row.name == "uci"] == ["smoke", "reduced", "long", "paper"]
-    assert not any(row.scale == "long" for row in rows if row.name == "toy")

@@ -1,6 +1,7 @@
 """A group's records: whole, honest about failures, and from a checkpoint where there is one."""
 
 import dataclasses
+import json
 import time
 
 import pytest
@@ -26,7 +27,9 @@ def test_a_record_holds_settings_and_where_it_comes_from():
     assert record["id"] == identity("tiny", CONFIGS[0])
     assert record["experiment"] == "tiny" and record["scale"] == "smoke" and record["group"] == 1
     assert record["config"] == {"task": "sine", "seed": 0, "lr": 0.01}
-    assert record["seconds"] >= 0.0 and record["provenance"]["threads"] == 1
+    about = json.loads(json.dumps(record["provenance"]))
+    assert {"gilib", "torch", "python", "device", "hardware", "threads", "revision"} == set(about)
+    assert record["seconds"] >= 0.0 and about["threads"] == 1 and about["device"] == "cpu"
     assert "resumed" not in record and len(record["curve"]) == 20
 
 

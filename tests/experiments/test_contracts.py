@@ -1,0 +1,193 @@
+"""What every experiment keeps to: grids, printed numbers, smoke runs, pauses, divergence, replicas, data."""
+
+import contextlib
+import dataclasses
+from collections import Counter
+
+import pytest
+import torch
+
+from experiments import RecordError, load_records, report
+from experiments.common import uci_splits
+from experiments.comparisons import posteriors_images, tasks
+from experiments.comparisons.defaults import BASE, DefaultsConfig
+from experiments.comparisons.posteriors import PosteriorConfig
+from experiments.kurle2024.search import search
+from experiments.lindinger2020.uci import StructuredConfig
+from experiments.ober2021 import dgp_uci, uci
+from experiments.ober2021.depth import DepthConfig
+from experiments.ober2021.dgp_toy import DgpToyConfig
+from experiments.ober2021.dgp_uci import DgpConfig
+from experiments.ober2021.uci import UciConfig
+from experiments.registry import EXPERIMENTS
+from experiments.report import RULES
+from experiments.runner.experiment import Job
+from experiments.runner.groups import make_groups, select_configs
+from experiments.runner.running import RunSummary, run_experiment
+from gilib.data import DataError
+from gilib.training import Paused
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def committed(monkeypatch):
+    """The committed results, which some grids need."""
+    monkeypatch.delenv("GILIB_RESULTS")
+
+
+def grids(name):
+    """The grids of an experiment by scale, but for those that need records which nobody has."""
+    found = {}
+    for scale in EXPERIMENTS[name].scales:
+        with contextlib.suppress(RecordError):
+            found[scale] = list(EXPERIMENTS[name].configurations(scale))
+    return found
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_grid_has_every_cell_once_and_groups_have_every_cell(name, committed):
+    assert (found := grids(name))
+    for scale, grid in found.items():
+        assert len(set(grid)) == len(grid) and {config.scale for config in grid} <= {scale}
+        groups = make_groups(EXPERIMENTS[name], grid)
+        assert Counter(config for group in groups for config in group) == Counter(grid)
+
+
+def test_every_printed_number_that_a_rule_answers_is_in_the_largest_grid(committed):
+    cells, missing = {}, []
+    for claim in report.claims():
+        rule = RULES.get(claim.file)
+        settings = rule.settings(claim) if rule and claim.metric in rule.metrics else {"": None}
+        if None in settings.values():
+            continue
+        if rule.experiment not in cells:
+            *_, cells[rule.experiment] = grids(rule.experiment).values()
+        settings.pop("outside", None)  # which set is out of the distribution depends on this machine
+        if not any(
+            all(getattr(c, key) == value for key, value in settings.items()) for c in cells[rule.experiment]
+        ):
+            missing.append((claim.file, settings))
+    assert missing == []
+
+
+SMOKE = {
+    "depth": [],
+    "dgp_toy": [],
+    "dgp_uci": ["split=0"],
+    "dgp_start": ["split=0"],
+    "dgp_attempts": ["split=0", "num_inducing=10", "method=gi"],
+    "structured_uci": ["task=extrapolation", "repetition=0"],
+    "structured_convergence": [],
+    "structured_covariance": [],
+    "structured_chains": [],
+    "structured_runtime": [],
+}
+
+
+@pytest.mark.parametrize("name", SMOKE)
+def test_a_smoke_run_records_its_grid_once(name):
+    """With numbers that are finite, or a training would count as diverged, and bounds in their order."""
+    grid = select_configs(EXPERIMENTS[name], "smoke", SMOKE[name])
+    assert run_experiment(name, "smoke", only=SMOKE[name]) == RunSummary(len(grid), 0, 0)
+    for metrics in (record["metrics"] for record in load_records(name)):
+        assert metrics.get("elbo", 0.0) < metrics.get("iwbo", metrics.get("evidence", torch.inf))
+        assert metrics.get("elbo_stderr", 1.0) >= 0.0
+
+
+SMALL = {"num_inducing": 6, "steps": 4, "test_samples": 5}
+SHORT = SMALL | {"elbo_samples": 5, "hidden_scale": 0.1}
+
+
+def structured(method, depth):
+    settings = SHORT | {"steps": 30, "stop_after": 10}
+    return StructuredConfig("boston", "extrapolation", 0, method, depth, **settings)
+
+
+PAUSED = {
+    "depth": DepthConfig("gi", 4, 2, steps=5, elbo_samples=5),
+    "dgp_toy": DgpToyConfig("gi", 0, num_inducing=6, steps=4, num_samples=2, samples=20),
+    "dgp_uci": DgpConfig("yacht", "gi", 2, 0, **SHORT),
+    "uci": UciConfig("yacht", "gi", "NealPrior", 0, 0.01, num_samples=2, batch_size=50, **SMALL),
+    "structured_uci, star": structured("star", 3),
+    "structured_uci, gi": structured("gi", 3),
+    "structured_uci, sghmc": structured("sghmc", 3),
+    "structured_uci, fc_ng": structured("fc_ng", 2),
+}
+
+
+@pytest.mark.parametrize("name", PAUSED)
+def test_a_training_is_resumed_where_it_was_paused(name, tmp_path):
+    """A pause changes nothing but the clock: neither metrics nor curve."""
+    run, config = EXPERIMENTS[name.split(",")[0]].run, PAUSED[name]
+    (straight,) = run([config], Job(CPU, tmp_path / "one"))
+    with pytest.raises(Paused):
+        run([config], Job(CPU, tmp_path / "two", deadline=0.0))
+    (resumed,) = run([config], Job(CPU, tmp_path / "two"))
+    for record in (straight, resumed):
+        record["metrics"].pop("train_seconds", None)
+    assert resumed == straight
+
+
+WILD = {
+    "depth": DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2),
+    "dgp_uci": dataclasses.replace(PAUSED["dgp_uci"], steps=30, lr=1e6),
+    "uci": dataclasses.replace(PAUSED["uci"], steps=60, lr=1e6),
+    "posteriors": PosteriorConfig("yacht", "vogn", 0, 1e12, steps=40, batch_size=100, test_samples=5),
+}
+
+
+@pytest.mark.parametrize("name", WILD)
+def test_a_training_that_breaks_down_is_recorded_as_such(name):
+    (record,) = EXPERIMENTS[name].run([WILD[name]], Job(CPU, None))
+    assert record["metrics"] == {} and 0 <= record["diverged_at"] <= WILD[name].steps
+    assert torch.tensor(record.get("curve", [])).isfinite().all()
+
+
+def pairs():
+    """Two configurations each that train together: another split or seed, or another setting."""
+    replace = dataclasses.replace
+    yield "depth", [DepthConfig("fac_gi", 4, 3, seed, steps=5, elbo_samples=10) for seed in (0, 1)]
+    yield "bali_search", [trial for trial in search("smoke") if trial.settings.prior == "relative"]
+    for method in dgp_uci.METHODS:
+        yield "dgp_uci", [replace(PAUSED["dgp_uci"], method=method, split=k) for k in (0, 1)]
+    for method in uci.METHODS:
+        points = 0 if method == "fac" else 6
+        one = replace(PAUSED["uci"], method=method, num_inducing=points)
+        yield "uci", [replace(one, split=k) for k in (0, 1)]
+
+
+@pytest.mark.parametrize(("name", "pair"), [*pairs()])
+def test_a_replica_is_measured_as_it_would_be_alone(name, pair):
+    """Sums of float32 in another order, hence the tolerance."""
+    experiment = EXPERIMENTS[name]
+    assert len(pair) == 2 and len(make_groups(experiment, pair)) == 1
+    together, (alone,) = experiment.run(pair, Job(CPU, None)), experiment.run(pair[1:], Job(CPU, None))
+    assert together[1]["metrics"].keys() == alone["metrics"].keys()
+    assert together[0]["metrics"] != together[1]["metrics"]
+    for metric, value in alone["metrics"].items():
+        found = torch.tensor(together[1]["metrics"][metric])
+        assert torch.allclose(found, torch.tensor(value), rtol=2e-3), metric
+
+
+@pytest.mark.parametrize(
+    ("module", "load", "check", "config"),
+    [
+        (uci_splits, "load_uci", uci_splits.check, dataclasses.replace(PAUSED["uci"], dataset="kin8nm")),
+        (tasks, "load_classification", tasks.check, DefaultsConfig("telescope", BASE, 0)),
+        (
+            tasks,
+            "load_images",
+            posteriors_images.check,
+            PosteriorConfig("fashion-mnist", "map", 0, images=50),
+        ),
+    ],
+)
+def test_missing_data_stop_everything_before_it_begins(module, load, check, config, monkeypatch):
+    def missing(name):
+        raise DataError(f"{name} is not on this machine")
+
+    monkeypatch.setattr(module, load, missing)
+    tasks._table.cache_clear()
+    with pytest.raises(DataError, match=f"{config.dataset} is not on this machine"):
+        check([config])
