@@ -49,6 +49,14 @@ def test_so_it_is_with_classes(model, class_weight):
     assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
 
 
+def test_the_bound_of_an_estimator_counts_its_rows():
+    model = BayesianRegressor("gp", **QUICK).fit(X, Y, sample_weight=COUNTS)
+    scales = model.normalisation_
+    x, y = scales.x(torch.from_numpy(X[AGAIN])), scales.y(torch.from_numpy(Y[AGAIN])[:, None])
+    truth = bound(model.net_, model.likelihood_, x, y, generator=seeded()) + scales.log_density_shift
+    assert_equal(torch.tensor(model.elbo_, dtype=truth.dtype), truth, 1e-5)
+
+
 def likelihood_for(model, kind, classes):
     x, y = torch.from_numpy(X[:, :2]), torch.from_numpy(TARGETS[kind])[:, None]
     if classes:
