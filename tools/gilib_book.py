@@ -137,7 +137,9 @@ def entry(name: str, value: Any, room: str) -> list[str]:
     if inspect.isclass(value):
         inherits = value.__bases__ != (object,)
         return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, *back]
-    return [f".. autofunction:: {name}" if inspect.isroutine(value) else f".. autodata:: {name}", *back]
+    if inspect.isroutine(value):
+        return [f".. autofunction:: {name}", *back]
+    return [f".. autodata:: {name}", "   :no-value:", *back]
 
 
 def leave_internal_names(

@@ -34,6 +34,7 @@ def test_tex(plain: str, tex: str) -> None:
     [
         "The posterior's <σ²> is that of N points (here <λ = 1>), and <Λ>'s factor L; a <y ~ N(f, σ²)>.",
         "With <x = (x_1, ..., x_D)> as in Matérn et al., 1960, Eq. 4, the mean <H⁻¹ b>.",
+        "Return <log softmax(f)_y> for every point of f(x)_.",
         "Log <σ²>, x_std and n_samples, log_pq, the paper's A, e.g. 3 of R.",
     ],
 )
