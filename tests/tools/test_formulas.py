@@ -78,3 +78,7 @@ def test_signatures_say_what_a_user_writes() -> None:
 
     assert shown("(*args: Any, **kwargs: Any)") == ""
     assert shown("(a: ~typing.Annotated[int, <function check at 0x7f>] | None)") == "(a: int | None)"
+    assert shown("(a: tuple[Count, Count] | None = None, b: Positive = 1.0, c: Prior)") == (
+        "(a: tuple[int, int] | None = None, b: float = 1.0, c: Prior)"
+    )
+    assert shown("(a: None | ~gilib.arguments.FloatingType)") == "(a: None | ~torch.dtype)"
