@@ -82,3 +82,9 @@ def test_signatures_say_what_a_user_writes() -> None:
         "(a: tuple[int, int] | None = None, b: float = 1.0, c: Prior)"
     )
     assert shown("(a: None | ~gilib.arguments.FloatingType)") == "(a: None | ~torch.dtype)"
+
+
+def test_a_type_variable_has_no_words_of_pythons() -> None:
+    lines = ["Type variable."]
+    gilib_book.tidy_docstring(None, "data", "", gilib.draws.AnyDrawn, None, lines)  # type: ignore[arg-type]
+    assert lines == ["A type variable: Drawn, or a class below it."]
