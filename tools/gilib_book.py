@@ -116,7 +116,7 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
 def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     """Before napoleon reads the sections. A type variable has no words of its own, but Python's."""
     if isinstance(value, TypeVar) and isinstance(value.__bound__, type):
-        lines[:] = [f"A type variable: {value.__bound__.__name__}, or a class below it."]
+        lines[:] = [f"A type variable for {value.__bound__.__name__} and the classes below it."]
     lines[:] = docstrings.tidy(lines)
 
 

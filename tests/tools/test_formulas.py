@@ -87,4 +87,4 @@ def test_signatures_say_what_a_user_writes() -> None:
 def test_a_type_variable_has_no_words_of_pythons() -> None:
     lines = ["Type variable."]
     gilib_book.tidy_docstring(None, "data", "", gilib.draws.AnyDrawn, None, lines)  # type: ignore[arg-type]
-    assert lines == ["A type variable: Drawn, or a class below it."]
+    assert lines == ["A type variable for Drawn and the classes below it."]
