@@ -1,6 +1,7 @@
 """Figures carry the method's colour and name."""
 
 import matplotlib
+import numpy as np
 import pytest
 
 matplotlib.use("agg")
@@ -11,6 +12,28 @@ from gilib import plots  # noqa: E402
 def test_colours_and_markers_are_distinct():
     looks = list(plots.METHODS.values())
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
+
+
+def test_colours_stand_out_from_paper_and_from_a_dark_page():
+    weights = np.array([0.213, 0.715, 0.072])
+
+    def luminance(colour):
+        return weights @ np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)
+
+    for look in plots.METHODS.values():
+        colour = np.array(matplotlib.colors.to_rgb(look.colour))
+        by_night = (1 + colour - 2 * weights @ colour).clip(0, 1)  # as the style of the book turns it round
+        assert 1.05 / (luminance(colour) + 0.05) > 3, look.label
+        assert (luminance(by_night) + 0.05) / 0.05 > 3, look.label
+
+
+def test_words_among_lines_have_a_rim():
+    figure, axes = plots.panels(1, 2)
+    axes[0].plot([0.0, 1.0])
+    words = [panel.text(0.0, 0.5, "half") for panel in axes]
+    figure.canvas.draw()
+    assert [len(text.get_path_effects()) for text in words] == [1, 0]
+    matplotlib.pyplot.close(figure)
 
 
 def test_a_band_is_mean_and_one_standard_deviation():

@@ -1,4 +1,4 @@
-"""Repairs of pages: what is no list loses the role or the tag of one, no link begins with a blank."""
+"""Repairs of pages: roles and tags of lists where there is none, blanks in links, signs that fonts lack."""
 
 import re
 from typing import Any
@@ -6,16 +6,21 @@ from typing import Any
 from sphinx.application import Sphinx
 
 SIGNATURE = re.compile(r"<dl>(\s*<dd><em class=\"(?:sig-param|property)\".*?)</dl>", re.S)
-CITED = ' role="doc-biblioentry"'
+CITED = re.compile(r'(?<=<div) role="list"(?= class="citation-list")| role="doc-biblioentry"')
+PRINTED = re.compile(r'(?<=<div class="output )(?:stream|text_plain) .*?</pre>', re.S)
+COLUMNS = re.compile(r"\S {2,}\S")
+PASSED = "<p>✅</p>"  # hardly a font has this sign
 SOLUTION = re.compile(r"(Solution to)(<a [^>]*>) ")
 
 
 def repaired(body: str) -> str:
-    """A page's body: parameters on lines of their own are no definitions, a bibliography is no list."""
+    """A page's body: parameters on lines of their own are no definitions, a bibliography is no list.
+
+    Printed columns are marked, since all else that is printed may break into lines.
+    """
     body = SOLUTION.sub(r"\1 \2", SIGNATURE.sub(_lines, body))
-    return body.replace('<div role="list" class="citation-list">', '<div class="citation-list">').replace(
-        CITED, ""
-    )
+    body = PRINTED.sub(lambda found: "aligned " * bool(COLUMNS.search(found[0])) + found[0], body)
+    return CITED.sub("", body.replace(PASSED, "<p>passed</p>"))
 
 
 def _lines(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ import downloads
 
 LINK_BACK = re.compile(r'<a class="viewcode-back" href="([^"#]*)#([^"]+)">\[docs\]</a>')
 GITHUB = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(\.git)?/?")
-CLONE = "<this repository>"  # what stands in place of an address that is not known
+COPY = "cd gilib     # your copy of the repository"  # cloned, where its address is known
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 CAUSE = re.compile(r"^(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit)\b.*)", re.M)
 LONG = 6  # lines of a check that are shown; longer ones fold to the sentence that names them
@@ -25,6 +25,7 @@ CELL = re.compile(
     re.M | re.S,
 )
 CHECK = re.compile(r"^# check: (.+(?:\n#   .+)*)\n", re.M)
+INDEXED = re.compile(r"(?<=\b[A-Za-z])_\d\b")  # as in f_1
 
 
 def fold_checks(text: str) -> str:
@@ -41,6 +42,7 @@ def _folded(match: re.Match[str]) -> str:
     if not tags and lines <= LONG:
         return match[0]
     name = re.sub(r"\n#  |[\\{}]", "", found[1]).replace('"', "'")
+    name = INDEXED.sub(lambda index: chr(ord("₀") + int(index[0][1])), name)
     others = len(CHECK.findall(code)) - 1
     name += f" (and {others} more)" if others else ""
     options = [(tags or ":tags: [hide-input]\n").strip(":\n"), "mystnb:"]
@@ -66,7 +68,7 @@ def read(app: Sphinx, docname: str, source: list[str]) -> None:
     """Before a page is parsed."""
     source[0] = fold_checks(source[0])
     if repository():
-        source[0] = source[0].replace(f"git clone {CLONE}", f"git clone {repository()}")
+        source[0] = source[0].replace(COPY, f"git clone {repository()} gilib && cd gilib")
 
 
 def run_line(docname: str, notebook: str, seconds: float | None) -> str:
@@ -75,9 +77,9 @@ def run_line(docname: str, notebook: str, seconds: float | None) -> str:
     ways += [f"with <code>make lab</code>, as <code>{docname}.md</code>"]
     if address := launch(repository(), docname):
         ways.append(f'on <a href="{address}">Binder</a>')
-    took = (
-        "" if seconds is None else f" Executing it took {max(1, round(seconds))} s when this page was built."
-    )
+    took = ""
+    if seconds is not None:
+        took = f" Executing it took {max(1, round(seconds))}&nbsp;s when this page was built."
     return f'<p class="run-chapter">Run this chapter {", or ".join(ways)}.{took}</p>'
 
 

@@ -42,7 +42,7 @@ INDEXED = re.compile(
     rf"(?<![A-Za-z_])(?:[A-Za-zα-ωΓ-Ω][̂̃]?²?_(?!(?!sno)[a-z]{{3}}){INDEX}|Id_{INDEX}|[a-z]+_[a-z\d]\b|[a-z]+²)|√[a-z]+"
 )
 EVIDENCE = re.compile(
-    r"[α-ωΓ-Ωℓ½√²⁻ᵀ₀-₉‖∂·⊗←∝≤≥≈̂̃]|\bN\(|(?<![A-Za-z])[A-Za-z]_[a-z\d]"
+    r"[α-ωΓ-Ωℓ½√²⁻ᵀ₀-₉‖∂·⊗←∝≤≥≈̂̃]|\bN\(|(?:(?<![A-Za-z])[A-Za-z]|\))_[a-z\d]"
     r"|(?<!\w)[A-Za-z]\S* [=~<>+/|×*-] \S|^\w\S*[=+]\S+$|\d × \d"
 )
 SHORT = 30  # letters that a line of a phone holds

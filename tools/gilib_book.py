@@ -8,9 +8,10 @@ import shutil
 import sys
 from collections import namedtuple
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -72,6 +73,7 @@ BY_NAME = (
 FIELD = type(vars(namedtuple("Point", "x"))["x"])  # what a named tuple has in a field's place
 
 
+ALIAS = re.compile(r"(?:(?<=[:|,] )|(?<=\[))(?:~?gilib\.arguments\.)?([A-Z]\w+)(?=[ ,)\]])")
 CHECKED = re.compile(r"~?(?:\w+\.)?Annotated\[((?:[^][,]|\[[^]]*\])+), [^]]*\]")
 
 
@@ -112,7 +114,9 @@ def public_names(package: ModuleType) -> dict[str, tuple[str, Any]]:
 
 
 def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Before napoleon reads the sections."""
+    """Before napoleon reads the sections. A type variable has no words of its own, but Python's."""
+    if isinstance(value, TypeVar) and isinstance(value.__bound__, type):
+        lines[:] = [f"A type variable for {value.__bound__.__name__} and the classes below it."]
     lines[:] = docstrings.tidy(lines)
 
 
@@ -122,7 +126,19 @@ def plain_signature(
     """``int`` where an annotation checks it; nothing of torch's constructors where a class has none."""
     if what == "class" and (signature or "").startswith("(*args"):
         return "", None
-    return signature and CHECKED.sub(r"\1", signature), returns
+    plain = ALIAS.sub(lambda found: checked_types().get(found[1], found[0]), signature or "")
+    return signature and CHECKED.sub(r"\1", plain), returns
+
+
+@cache
+def checked_types() -> dict[str, str]:
+    """What an alias of an annotation that checks stands for: `Count` is `int`."""
+    names = vars(importlib.import_module("gilib.arguments")).items()
+    kinds = {name: get_args(value)[0] for name, value in names if get_origin(value) is Annotated}
+    return {
+        name: kind.__name__ if kind.__module__ == "builtins" else f"~{kind.__module__}.{kind.__name__}"
+        for name, kind in kinds.items()
+    }
 
 
 def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool, options: Any) -> bool | None:
@@ -137,7 +153,9 @@ def entry(name: str, value: Any, room: str) -> list[str]:
     if inspect.isclass(value):
         inherits = value.__bases__ != (object,)
         return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, *back]
-    return [f".. autofunction:: {name}" if inspect.isroutine(value) else f".. autodata:: {name}", *back]
+    if inspect.isroutine(value):
+        return [f".. autofunction:: {name}", *back]
+    return [f".. autodata:: {name}", "   :no-value:", *back]
 
 
 def leave_internal_names(

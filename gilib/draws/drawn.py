@@ -129,7 +129,8 @@ class Estimate(Drawn):
     """
 
 
-AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)  # Draw, Estimate or JointDraw: the mode of `Layer.sample`
+AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
+"""Draw, Estimate or JointDraw: the mode of `Layer.sample`."""
 
 
 def total_log_pq(parts: Iterable[Drawn], noise: Noise) -> Tensor | None:

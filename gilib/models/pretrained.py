@@ -74,7 +74,7 @@ def bayesian(
 
     Warns:
         UserWarning: names the modules with parameters that cannot be converted; they stay as they were
-        trained.
+            trained.
 
     >>> model = nn.Sequential(nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 3))
     >>> net = bayesian(model)

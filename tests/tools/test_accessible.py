@@ -33,3 +33,15 @@ def test_a_bibliography_is_no_list_without_items() -> None:
 def test_a_link_begins_with_a_word() -> None:
     title = 'Solution to<a class="reference internal" href="#ex"> Exercise 1</a>'
     assert accessible.repaired(title) == 'Solution to <a class="reference internal" href="#ex">Exercise 1</a>'
+
+
+def test_printed_columns_are_marked_and_sentences_are_not() -> None:
+    printed = (
+        '<div class="output stream highlight-myst-ansi"><div class="highlight"><pre>{}</pre></div></div>'
+    )
+    for text, marked in ("a  1\nbc 2", True), ("a sentence,\n    and more", False):
+        assert ("output aligned stream" in accessible.repaired(printed.format(text))) == marked
+
+
+def test_a_passed_page_says_so_in_letters() -> None:
+    assert accessible.repaired("<td><p>✅</p></td>") == "<td><p>passed</p></td>"

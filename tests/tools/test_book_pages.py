@@ -32,6 +32,11 @@ def test_the_name_says_how_many_checks_there_are() -> None:
     assert '"Check: one (and 1 more)"' in text
 
 
+def test_an_index_in_a_name_is_one() -> None:
+    text = book_pages.fold_checks(cell(f"# check: f_1 of log_pq and x_12\n{LINES}"))
+    assert '"Check: f₁ of log_pq and x_12"' in text
+
+
 def test_a_name_of_two_lines_is_one_sentence_and_counts_as_one() -> None:
     text = book_pages.fold_checks(cell(f"# check: one, and\n#   so on\n# not this\n{LINES}"))
     assert '"Check: one, and so on"' in text
@@ -82,8 +87,17 @@ def test_the_line_that_says_how_to_run_a_chapter(monkeypatch: pytest.MonkeyPatch
     line = book_pages.run_line("book/chapters/priors", "../../notebooks/priors.ipynb", 11.6)
     assert '<a href="../../notebooks/priors.ipynb" download>notebook</a>' in line
     assert "<code>make lab</code>" in line and "<code>book/chapters/priors.md</code>" in line
-    assert "Executing it took 12 s" in line and "Binder" not in line
+    assert "Executing it took 12&nbsp;s" in line and "Binder" not in line
     assert "Executing" not in book_pages.run_line("book/chapters/priors", "priors.ipynb", None)
     monkeypatch.setenv("GILIB_REPOSITORY", "https://github.com/someone/gilib/")
     line = book_pages.run_line("book/chapters/priors", "priors.ipynb", None)
     assert '<a href="https://mybinder.org/v2/gh/someone/gilib/HEAD?' in line
+
+
+def test_the_address_to_clone_is_the_repository_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    clone = "git clone https://github.com/a/b gilib && cd gilib"
+    for address, expected in ("", book_pages.COPY), ("https://github.com/a/b/", clone):
+        monkeypatch.setenv("GILIB_REPOSITORY", address)
+        source = [(Path(__file__).parents[2] / "book" / "intro.md").read_text()]
+        book_pages.read(SimpleNamespace(), "book/intro", source)
+        assert f"\n{expected}\nmake book" in source[0]

@@ -34,6 +34,7 @@ def test_tex(plain: str, tex: str) -> None:
     [
         "The posterior's <σ²> is that of N points (here <λ = 1>), and <Λ>'s factor L; a <y ~ N(f, σ²)>.",
         "With <x = (x_1, ..., x_D)> as in Matérn et al., 1960, Eq. 4, the mean <H⁻¹ b>.",
+        "Return <log softmax(f)_y> for every point of f(x)_.",
         "Log <σ²>, x_std and n_samples, log_pq, the paper's A, e.g. 3 of R.",
     ],
 )
@@ -77,3 +78,13 @@ def test_signatures_say_what_a_user_writes() -> None:
 
     assert shown("(*args: Any, **kwargs: Any)") == ""
     assert shown("(a: ~typing.Annotated[int, <function check at 0x7f>] | None)") == "(a: int | None)"
+    assert shown("(a: tuple[Count, Count] | None = None, b: Positive = 1.0, c: Prior)") == (
+        "(a: tuple[int, int] | None = None, b: float = 1.0, c: Prior)"
+    )
+    assert shown("(a: None | ~gilib.arguments.FloatingType)") == "(a: None | ~torch.dtype)"
+
+
+def test_a_type_variable_has_no_words_of_pythons() -> None:
+    lines = ["Type variable."]
+    gilib_book.tidy_docstring(None, "data", "", gilib.draws.AnyDrawn, None, lines)  # type: ignore[arg-type]
+    assert lines == ["A type variable for Drawn and the classes below it."]

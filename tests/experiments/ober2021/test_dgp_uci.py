@@ -26,6 +26,11 @@ def built(method="gi", splits=(0,), depth=2, **settings):
     return data, *dgp_uci_run.build(config(method, depth=depth, **settings), data, list(splits))
 
 
+def test_a_replica_has_the_seed_of_its_split():
+    data = uci_splits.load("yacht", (3, 5), CPU, D)
+    assert dgp_uci_run.training([config(split=k) for k in (3, 5)], data).settings["seed"] == [3, 5]
+
+
 def test_global_inducing_starts_at_training_points_with_their_targets():
     """In every layer the log-precisions of App. O, and in the last the targets of the inducing inputs."""
     data, net, _ = built("gi", (0, 3))
