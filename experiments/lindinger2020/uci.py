@@ -112,6 +112,7 @@ MAIN: tuple[Model, ...] = (("sgp", 1), ("mf", 3), ("star", 3))
 MORE: tuple[Model, ...] = (("gi", 3), ("fc", 2), ("mf", 2), ("star", 2), ("gi", 2), ("gi_bnn", 3))
 LAST: tuple[Model, ...] = (("sghmc", 3), ("mf_ng", 2), ("fc_ng", 2), ("sghmc", 2), ("sghmc", 1))
 CHAINS = tuple(model for model in LAST if model[0] == "sghmc")
+TWO_LAYERS = tuple(model for model in MORE if model[1] == 2 and model[0] != "gi")
 DEEP: tuple[Model, ...] = (("fc", 3),)
 SMOKE = (*MAIN, ("fc", 2), ("gi", 2), ("gi_bnn", 3), ("mf_ng", 2), ("fc_ng", 2), ("sghmc", 2))
 SMALL = {"steps": 4, "num_inducing": 6, "elbo_samples": 4, "test_samples": 5, "hidden_scale": 0.1}
@@ -131,6 +132,7 @@ SCALES = {
         Part(FIRST, (MAIN, MORE, LAST, DEEP), 5, SHORT),
         Part(SECOND, (MAIN, MORE, CHAINS), 5, SHORT),
         Part(LARGE, (MAIN, CHAINS), 3, SHORT),
+        Part(LARGE, (TWO_LAYERS,), 1, SHORT),
     ),
     "paper": tuple(Part(sets, (MAIN, MORE, LAST, DEEP)) for sets in (FIRST, SECOND, LARGE)),
 }
