@@ -30,10 +30,10 @@ class Part(Checked):
     def config(self) -> ConfigDict:
         """Return the arguments of the constructor that rebuild this part: the attributes of their names.
 
-        They may be numbers, text, other parts, and lists of these. Tensors belong to the state.
+        They may be numbers, text, other parts, and lists of these. Parameters and buffers belong to the state.
 
         Raises:
-            NotImplementedError: if an argument has no attribute of its name.
+            NotImplementedError: if an argument has no attribute of its name, or a tensor that is not saved.
         """
         _, *arguments = inspect.signature(type(self).__init__).parameters.values()  # without `self`
         names = [argument.name for argument in arguments if argument.kind not in VARIADIC]
@@ -44,7 +44,13 @@ class Part(Checked):
                 f"{missing[0]}"
             )
         found = {name: getattr(self, name) for name in names}
-        return {name: value for name, value in found.items() if not isinstance(value, Tensor)}
+        tensors = [name for name, value in found.items() if isinstance(value, Tensor)]
+        if lost := [name for name in tensors if name in vars(self)]:  # no parameter, buffer or property
+            raise NotImplementedError(
+                f"{type(self).__name__} has no config(): write one to save it, as files do not hold the tensor "
+                f"{lost[0]}, which is neither a parameter nor a buffer"
+            )
+        return {name: value for name, value in found.items() if name not in tensors}
 
     @classmethod
     def from_config(cls, config: ConfigDict) -> Self:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import pkgutil
+from dataclasses import make_dataclass
 import subprocess
 import sys
 
@@ -130,6 +131,8 @@ def test_what_no_file_can_hold_is_refused_before_writing(tmp_path):
     assert not (tmp_path / "model.pt").exists()
     with pytest.raises(NotImplementedError, match=r"Nameless has no config\(\): write one to save it"):
         describe(type("Nameless", (Part,), {"__init__": lambda self, size: None})(3))
+    with pytest.raises(NotImplementedError, match="do not hold the tensor values"):
+        describe(make_dataclass("Tabled", [("values", torch.Tensor)], bases=(Part,))(torch.ones(2)))
     typed = type("Typed", (Part,), {"config": lambda self: {"type": "Linear"}})
     with pytest.raises(ValueError, match=r"config\(\) of Typed has an entry 'type', where files keep"):
         describe(typed())
