@@ -30,7 +30,7 @@ class Part(Checked):
     def config(self) -> ConfigDict:
         """Return the arguments of the constructor that rebuild this part: the attributes of their names.
 
-        They may be numbers, text, other parts, and lists of these. Parameters and buffers belong to the state.
+        They may be numbers, text, other parts, and lists of these. Parameters and buffers are in the state.
 
         Raises:
             NotImplementedError: if an argument has no attribute of its name, or a tensor that is not saved.
@@ -47,8 +47,8 @@ class Part(Checked):
         tensors = [name for name, value in found.items() if isinstance(value, Tensor)]
         if lost := [name for name in tensors if name in vars(self)]:  # no parameter, buffer or property
             raise NotImplementedError(
-                f"{type(self).__name__} has no config(): write one to save it, as files do not hold the tensor "
-                f"{lost[0]}, which is neither a parameter nor a buffer"
+                f"{type(self).__name__} has no config(): write one to save it, as files do not hold the "
+                f"tensor {lost[0]}, which is neither a parameter nor a buffer"
             )
         return {name: value for name, value in found.items() if name not in tensors}
 

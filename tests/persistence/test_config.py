@@ -3,9 +3,9 @@
 import importlib
 import json
 import pkgutil
-from dataclasses import make_dataclass
 import subprocess
 import sys
+from dataclasses import make_dataclass
 
 import numpy as np
 import pytest
