@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass
 from functools import cache, partial, wraps
 from numbers import Integral, Real
@@ -44,7 +44,7 @@ Fraction = Annotated[float, check_fraction]
 FloatingType = Annotated[torch.dtype, check_floating_type]
 
 
-def one_of(*options: str) -> Callable[[Any, str], None]:
+def one_of(options: Iterable[str]) -> Callable[[Any, str], None]:
     """Return a check that refuses every other text, for annotations such as `Annotated[str, ...]`."""
     return lambda value, name: check_choice(value, options, name)
 

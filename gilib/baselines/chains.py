@@ -71,8 +71,8 @@ class HMCSettings(Checked):
     step_size: Positive = 0.003
     chains: Count = 4
     seed: CountOrZero = 0
-    coordinates: Annotated[str, one_of("weights", "scaled")] = "weights"
-    start: Annotated[str, one_of("prior", "normal")] = "prior"
+    coordinates: Annotated[str, one_of(("weights", "scaled"))] = "weights"
+    start: Annotated[str, one_of(("prior", "normal"))] = "prior"
     jitter: Fraction = 0.0
 
     def __post_init__(self) -> None:

@@ -37,7 +37,7 @@ class Factorised(Posterior):
 
     short_name: ClassVar[str] = "fac"
     initial_variance: Positive = 1e-3
-    variance_start: Annotated[str, one_of("paper", "reference")] = "paper"
+    variance_start: Annotated[str, one_of(("paper", "reference"))] = "paper"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
         module = FactorisedKernels if isinstance(site, ConvolutionWeights) else FactorisedWeights

@@ -22,10 +22,10 @@ KNOWN = 0.1  # standard deviation of pseudo-outputs that start at known weights,
 class PseudoSettings:
     """The settings of pseudo-outputs, and of the regression onto them; see `GlobalInducing`."""
 
-    precision: Annotated[str, one_of(*PRECISIONS)] = "shared"
+    precision: Annotated[str, one_of(PRECISIONS)] = "shared"
     log_precision: float | None = None
     log_precision_scale: Positive = 3.0
-    factor_dtype: Annotated[str, one_of(*FACTOR_DTYPES)] = "auto"
+    factor_dtype: Annotated[str, one_of(FACTOR_DTYPES)] = "auto"
 
 
 class PseudoData(nn.Module):

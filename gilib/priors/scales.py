@@ -81,7 +81,7 @@ class ScalePrior(Prior):
     rate: Positive = 2.0
     initial_log_alpha: float = 6.0
     initial_log_beta: float = 6.0
-    parameterisation: Annotated[str, one_of("paper", "reference")] = "paper"
+    parameterisation: Annotated[str, one_of(("paper", "reference"))] = "paper"
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
         return _LearnedScale(self, site.fan_in, like)

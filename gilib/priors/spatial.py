@@ -34,7 +34,7 @@ class SpatialIWPrior(Prior):
     'reference'
     """
 
-    scaling: Annotated[str, one_of("paper", "reference")] = "paper"
+    scaling: Annotated[str, one_of(("paper", "reference"))] = "paper"
     initial_log_nu: float = 2.0
 
     def build(self, site: Site, like: Tensor) -> PriorModule:

@@ -42,7 +42,7 @@ class Speed(Checked):
     False
     """
 
-    arithmetic: Annotated[str, one_of(*PRECISIONS)] = "full"
+    arithmetic: Annotated[str, one_of(PRECISIONS)] = "full"
     replay: bool = False
     parallel: DataParallel | None = None
 

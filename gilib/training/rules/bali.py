@@ -110,7 +110,7 @@ class Bali(Rule):
     supports_kl_weight: ClassVar[bool] = False
     lr: Positive = 0.3
     update_rate: Positive = 0.2
-    prior: Annotated[str, one_of("absolute", "relative")] = "absolute"
+    prior: Annotated[str, one_of(("absolute", "relative"))] = "absolute"
     schedule: Schedule | None = CosineDecay()
     deterministic: bool = False
     keep_moments: bool = False
