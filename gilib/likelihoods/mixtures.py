@@ -204,7 +204,7 @@ class StudentPrediction(Prediction):
 
     @property
     def sd(self) -> Tensor:
-        """Standard deviation of the mixture, `[R, N, O]`: infinite for df ≤ 2, NaN for df ≤ 1."""
+        """Standard deviation of the mixture, `[R, N, O]`; infinite for df ≤ 2, NaN for df ≤ 1."""
         inflated = torch.where(self.df > 2.0, self.df / (self.df - 2.0), torch.inf)
         inflated = inflated.masked_fill(self.df <= 1.0, torch.nan)
         own = self.component_scale.square() * inflated[..., None, None].to(self.locations)

@@ -83,7 +83,7 @@ class FactorisedWeights(PosteriorModule):
 
     @property
     def propagated_variance(self) -> Tensor:
-        """The variances that estimates use, `[R, I, O]`: σ², unless a subclass changes them."""
+        """The variances that estimates use, `[R, I, O]`; σ², unless a subclass changes them."""
         return self.log_variance.exp()
 
     @torch.no_grad()

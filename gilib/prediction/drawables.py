@@ -117,6 +117,7 @@ class Ensemble(OfNetwork):
 
     @property
     def members(self) -> Shape:  # type: ignore[override]
+        """The axis of the members, (K,)."""
         return self.net.replicas[:1]
 
     @property

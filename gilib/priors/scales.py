@@ -164,6 +164,7 @@ class PerReplica(Prior):
 
     @property
     def well_scaled(self) -> bool:  # type: ignore[override]
+        """Whether all priors are well scaled."""
         return all(prior.well_scaled for prior in self.priors)
 
     def build(self, site: Site, like: Tensor) -> PriorModule:

@@ -19,7 +19,7 @@ def sha256_of_images(train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: T
     r"""Return the SHA-256 of decoded arrays, which depends on neither the machine nor the file format.
 
     The hash covers the ASCII header
-    `"train_x |u1 N C H W\ntrain_y <i8 N\ntest_x |u1 N* C H W\ntest_y <i8 N*\n"` with the sizes in decimal,
+    ``"train_x |u1 N C H W\ntrain_y <i8 N\ntest_x |u1 N* C H W\ntest_y <i8 N*\n"`` with the sizes in decimal,
     then the values in that order, row-major, pixels as bytes and labels as little-endian int64.
 
     Args:
