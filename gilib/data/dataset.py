@@ -19,8 +19,8 @@ from gilib.validation import check_is_tensor
 def sha256_of(x: Tensor, y: Tensor) -> str:
     r"""Return the SHA-256 of decoded arrays, which depends on neither the machine nor the file format.
 
-    The hash covers the ASCII header ``"x <f8 N D\ny <f8 N O\n"`` with the sizes in decimal, then the values of
-    `x`, then the values of `y`, each as contiguous row-major little-endian float64.
+    The hash covers the ASCII header ``"x <f8 N D\ny <f8 N O\n"`` with the sizes in decimal, then the values
+    of `x`, then the values of `y`, each as contiguous row-major little-endian float64.
 
     Args:
         x: inputs, `[N, D]`.
