@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gilib.linalg import blocks
 from gilib.regression.primal import sample_from_precision
 from tests.support import seeded
-from tests.support.oracles import Operations, normal, plain_sample, positive_definite
+from tests.support.oracles import Operations, normal, plain_sample, positive_definite, stacked
 
 pytestmark = pytest.mark.usefixtures("float64")
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -91,17 +91,6 @@ def test_backward_neither_factorises_nor_solves(generator):
     assert operations.count
     names = [name for name in operations.count if "linalg" in name or "cholesky" in name or "solve" in name]
     assert names == []
-
-
-def stacked(inputs, in_dims):
-    """Three different versions of each argument, stacked along its dimension; and the list of the three."""
-    batched, each = [], [[], [], []]
-    for x, dim in zip(inputs, in_dims, strict=True):
-        versions = [x if dim is None else (1.0 + k) * x for k in range(3)]
-        batched.append(x if dim is None else torch.stack(versions, dim))
-        for row, version in zip(each, versions, strict=True):
-            row.append(version)
-    return batched, each
 
 
 @pytest.mark.parametrize(

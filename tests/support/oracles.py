@@ -148,3 +148,14 @@ class Operations(TorchDispatchMode):
 def draw_weights(module, features, prior_precision, noise):
     """Weights and log-ratio of a posterior, from noise that is arranged as the weights are, `[..., I, O]`."""
     return module.draw(features, prior_precision, noise.flatten(-2))
+
+
+def stacked(inputs, in_dims):
+    """Three different versions of each argument, stacked along its dimension; and the list of the three."""
+    batched, each = [], [[], [], []]
+    for x, dim in zip(inputs, in_dims, strict=True):
+        versions = [x if dim is None else (1.0 + k) * x for k in range(3)]
+        batched.append(x if dim is None else torch.stack(versions, dim))
+        for row, version in zip(each, versions, strict=True):
+            row.append(version)
+    return batched, each
