@@ -174,7 +174,7 @@ class RunningBali(RunningRule):
 
     @property
     def recordable(self) -> bool:  # type: ignore[override]
-        """Whether steps can be recorded: not with `keep_moments`, where the host decides what to do."""
+        """Whether steps can be recorded; not with `keep_moments`, where the host decides what to do."""
         return self.kept is None
 
     def prepare(self, step: int) -> None:

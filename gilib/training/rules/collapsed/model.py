@@ -184,7 +184,7 @@ class SingleProcess(CollapsedModel):
 
     @property
     def noise(self) -> Tensor:
-        """The noise variance σ², `[G]`: one for all outputs, or one for each."""
+        """The noise variance σ², `[G]`; one for all outputs, or one for each."""
         return self.likelihood.noise_variance.double().reshape(-1)
 
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
