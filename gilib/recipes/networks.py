@@ -28,8 +28,7 @@ class NetworkRecipe(Recipe):
     The best nonlinearity depends on the data. Where targets are smooth functions of many inputs, a smooth
     nonlinearity gives a much better bound. Where few points lie on both sides of a sharp bend, a smooth one
     stays a straight line, but ReLU finds the bend. So several are tried, each in a short training of its own,
-    and the one with the largest bound is trained fully. For classes a network without hidden layers is tried,
-    too: where many inputs tell many classes apart, nothing needs to bend, and its bound is the largest.
+    and the one with the largest bound is trained fully.
 
     Args:
         num_samples: draws a step; a trial takes half as many.
@@ -76,13 +75,12 @@ class NetworkRecipe(Recipe):
     def _train(
         self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
     ) -> Trained:
-        """Train the candidate of the largest bound; with replicas, of the largest mean bound."""
-        best = self
-        if len(self.activations) > 1 and self.hidden:
-            candidates = [replace(self, activations=(each,)) for each in self.activations]
-            if classes is not None:
-                candidates.append(replace(self, hidden=()))
+        """Train with the nonlinearity of the largest bound; with replicas, of the largest mean bound."""
+        candidates = [replace(self, activations=(each,)) for each in self.activations]
+        if len(candidates) > 1 and self.hidden:
             best = max(candidates, key=lambda own: own._tried(x, y, classes, seed, options))
+        else:
+            best = self
         return super(NetworkRecipe, best)._train(x, y, classes, seed, options)
 
     def _tried(
