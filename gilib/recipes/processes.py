@@ -25,8 +25,10 @@ from gilib.validation import check_tensor
 
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-9}  # times the variance; noise below it cannot be learned
 MOST = 5 * 10**7  # numbers in the covariances of inducing outputs that Adam trains
-SEARCHED_CLASSES, SEARCHED_ROWS = 3, 2000  # most of a classifier whose bound is searched; else Adam is faster
-CLASS_POINTS = 250  # most inducing points of that search, each of whose bounds takes several posteriors
+SUITED_CLASSES, SUITED_ROWS = 10, 2000  # most of a table of classes that a process suits: it takes seconds
+SEARCHED_CLASSES = 3  # most of those whose bound is searched; of more, Adam is faster
+SEARCHED_POINTS = 250  # most inducing points of that search, each of whose bounds takes several posteriors
+TRAINED_POINTS = 100  # most inducing points by Adam of such a table
 LEAST = 50  # smallest number of points on which kernels are compared
 SD = 0.5  # prior deviation of log ℓ from what columns share; see the experiment `columns`
 KERNELS = (
@@ -50,7 +52,8 @@ class ProcessRecipe(Recipe):
 
     Up to three classes of up to 2000 rows are trained by it, too, with the first kernel alone and up to 250
     inducing points. More classes or rows, targets with another likelihood than the Gaussian one, and networks
-    with replicas are trained by Adam with the first kernel, as sparse processes.
+    with replicas are trained by Adam with the first kernel, as sparse processes; up to ten classes of up to
+    2000 rows with up to 100 inducing points.
 
     Args:
         steps: largest number of L-BFGS steps, or number of Adam steps.
@@ -111,10 +114,11 @@ class ProcessRecipe(Recipe):
     ) -> Trained:
         searched = self.likelihood == "gaussian" and is_searched(x.shape[-2], classes)
         if not searched or not isinstance(seed, int):
-            self._check_size(min(self.num_inducing, x.shape[-2]), classes or y.shape[-1])
-            return super()._train(x, y, classes, seed, options)
+            own = self.with_at_most(TRAINED_POINTS) if suits_classes(x.shape[-2], classes) else self
+            own._check_size(min(own.num_inducing, x.shape[-2]), classes or y.shape[-1])
+            return Recipe._train(own, x, y, classes, seed, options)
         if classes is not None:
-            own = replace(self, num_inducing=min(self.num_inducing, CLASS_POINTS))
+            own = self.with_at_most(SEARCHED_POINTS)
             settings: dict[str, Any] = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
             return Recipe._train(own, check_tensor(x, "x").double(), y, classes, seed, settings | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
@@ -124,6 +128,10 @@ class ProcessRecipe(Recipe):
         weights = part_of(options.get("weights"), compared)
         candidates = self.candidates(x[compared], y[compared], weights)
         return first_that_factorises(candidates, lambda own, start: own.climb(x, y, rows, start, **options))
+
+    def with_at_most(self, points: int) -> ProcessRecipe:
+        """Return this recipe with at most so many inducing points."""
+        return replace(self, num_inducing=min(self.num_inducing, points))
 
     def _check_size(self, points: int, outputs: int) -> None:
         """Raise if a sparse process would need gigabytes, as it does for hundreds of classes."""
@@ -212,9 +220,14 @@ def part_of(weights: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if weights is None else weights[rows]
 
 
+def suits_classes(rows: int, classes: int | None) -> bool:
+    """Return whether there are classes, so few and of so few rows that a process of them takes seconds."""
+    return classes is not None and classes <= SUITED_CLASSES and rows <= SUITED_ROWS
+
+
 def is_searched(rows: int, classes: int | None) -> bool:
     """Return whether a process with Gaussian noise, or of classes, is trained by `Collapsed`, not by Adam."""
-    return classes is None or (classes <= SEARCHED_CLASSES and rows <= SEARCHED_ROWS)
+    return classes is None or (classes <= SEARCHED_CLASSES and suits_classes(rows, classes))
 
 
 def in_diagonals(kernel: Kernel, inputs: int) -> Kernel:

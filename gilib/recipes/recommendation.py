@@ -15,7 +15,7 @@ from gilib.randomness import GeneratorLike
 from gilib.recipes.base import Recipe, Trained
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
-from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe, is_searched
+from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe, suits_classes
 from gilib.validation import check_choice
 
 RECIPES: dict[str, Recipe] = {
@@ -34,19 +34,19 @@ FEW_ROWS = 1000  # the experiments `against` and `everyday` show what this choic
 def suited(rows: int, classes: int | None = None) -> str:
     """Return the name of the model for a table.
 
-    Regression on up to 1000 rows gets the process with varying noise, up to three classes of up to 2000 rows
+    Regression on up to 1000 rows gets the process with varying noise, up to ten classes of up to 2000 rows
     get a process, other tables a network.
 
     Args:
         rows: N.
         classes: number of classes; None: regression.
 
-    >>> suited(300), suited(5000), suited(300, classes=2), suited(300, classes=10)
+    >>> suited(300), suited(5000), suited(300, classes=10), suited(300, classes=11)
     ('heteroscedastic_gp', 'network', 'gp', 'network')
     """
     if classes is None:
         return "heteroscedastic_gp" if rows <= FEW_ROWS else "network"
-    return "gp" if is_searched(rows, classes) else "network"
+    return "gp" if suits_classes(rows, classes) else "network"
 
 
 @dataclass(frozen=True)

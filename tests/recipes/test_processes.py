@@ -70,6 +70,15 @@ def test_classes_are_searched_as_numbers_are():
     assert both.history.elbo.shape == (200, 2) and (found > by_adam).all()
 
 
+@pytest.mark.parametrize(("classes", "most"), [(3, 110), (4, 100), (10, 100), (11, 110)])
+def test_classes_by_adam_have_few_inducing_points(classes, most):
+    x, labels = normals(120, 2), torch.arange(120) % classes
+    trained = gilib.recommended("gp", steps=1, num_inducing=110).train(
+        x, labels, classes=classes, progress=False
+    )
+    assert len(list(trained.network.layers)[0].inducing_inputs) == most
+
+
 def test_lengthscales_are_in_units_of_the_diagonal():
     net, _ = gilib.recommended("gp", kernels=(RBF(lengthscale=2.0),)).build(X, Y)
     start = next(iter(net.layers)).hyperparameters.log["lengthscale"].exp()
