@@ -36,7 +36,7 @@ METHODS: dict[str, MethodStyle] = {
     "li": MethodStyle("local inducing", "#0072B2", "^"),
     "gi": MethodStyle("global inducing", "#D55E00", "o"),
     "fac_gi": MethodStyle("fac → gi", "#CC79A7", "D"),
-    "rand_gi": MethodStyle("rand → gi", "#1F9AC0", "v"),
+    "rand_gi": MethodStyle("rand → gi", "#4B1D6F", "v"),
     "hmc": MethodStyle("HMC", "#009E73", "*"),
     "exact": MethodStyle("exact", "#4D4D4D", "x"),
     "prior": MethodStyle("prior", "#8C8C8C", "+"),

@@ -14,6 +14,11 @@ document.addEventListener("DOMContentLoaded", () => {
     measure();
   }
 
+  // In a sentence a long name breaks after its dots and underscores; in a table it gives its column its width.
+  for (const code of document.querySelectorAll(".bd-article code:not(pre *, td *, :has(*))")) {
+    code.innerHTML = code.innerHTML.replace(/[\w.]{18,}/g, (name) => name.replace(/[._]+(?=\w)/g, "$&<wbr>"));
+  }
+
   // Paper cannot be unfolded: proofs are open while a page is printed.
   const folded = () => document.querySelectorAll(".bd-article details.sd-dropdown:not([open])");
   window.addEventListener("beforeprint", () => folded().forEach((proof) => { proof.open = proof.dataset.printed = true; }));

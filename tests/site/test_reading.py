@@ -37,6 +37,14 @@ def test_on_paper_proofs_and_solutions_are_open_and_source_bars_are_gone(
         assert page.locator("details.sd-dropdown[open]").count() == 0
 
 
+def test_a_long_name_breaks_after_its_dots_and_a_number_nowhere(browser: Browser, address: str) -> None:
+    with visit(browser, address, "book/chapters/your-own-data.html", "light") as found:
+        name = found.page.locator("p code", has_text="gilib.likelihoods.HeteroscedasticGaussian").first
+        assert name.inner_html() == "gilib.<wbr>likelihoods.<wbr>HeteroscedasticGaussian"
+        spaces = "(cells) => [...new Set(cells.map((cell) => getComputedStyle(cell).whiteSpace))]"
+        assert found.page.locator("td.text-right").evaluate_all(spaces) == ["nowrap"]
+
+
 def test_a_missing_page_leads_back_from_any_depth(browser: Browser, address: str, site: Path) -> None:
     page = browser.new_page()
     page.route("**/a-book/**", lambda route: route.fulfill(path=site / "404.html"))
