@@ -43,7 +43,6 @@ class Model(NamedTuple):
     config: ConfigDict | None
 
     def __repr__(self) -> str:
-        """Show the network's shapes, the likelihood, and which optional parts are present."""
         net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
         parts = [f"network of {net}", type(self.likelihood).__name__]
         parts += [name for name in ("normalisation", "config") if getattr(self, name) is not None]

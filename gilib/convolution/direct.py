@@ -110,5 +110,4 @@ class DirectCorrelation:
 
 
 def _times(images: Tensor, weights: Tensor | None) -> Tensor:
-    """Multiply images `[B, ...]` by weights `[B]`."""
     return images if weights is None else images * weights[:, None, None, None]

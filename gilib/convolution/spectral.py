@@ -125,7 +125,6 @@ class SpectralCorrelation:
 
     @staticmethod
     def _blocks(x_hat: Tensor, y_hat: Tensor | None) -> Iterator[slice]:
-        """Yield blocks of frequencies."""
         _, count, sets, _, channels = x_hat.shape
         columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
         step = max(1, at_once(BLOCK, x_hat, 1.0) // (sets * channels * columns))

@@ -170,7 +170,6 @@ class Normalisation:
         return sd * self.y_std.to(sd)  # [..., O]
 
     def __repr__(self) -> str:
-        """Show the numbers of inputs and targets."""
         return f"Normalisation({len(self.x_mean)} inputs, {len(self.y_mean)} targets)"
 
     @property

@@ -89,7 +89,6 @@ class Composite(ABC):
         """Evaluate at x, every part through `call(part, input)`."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate at x."""
         return self.evaluate(x, lambda part, value: part(value))
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:

@@ -118,7 +118,6 @@ class Stationary(KernelFunction):
         return squares - 2 * left.mT @ right, squares
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return σ² for every point, `[..., N]`."""
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -136,7 +135,6 @@ class RBFFunction(Stationary):
     """The squared exponential kernel, σ² exp(-½ r²)."""
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the exponential of what `unevaluated` returns."""
         return self.unevaluated(a, b).values()
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
@@ -152,7 +150,6 @@ class RBFFunction(Stationary):
         return Exponents(left, right, longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Return standard normals."""
         return noise[..., : self.inputs]
 
 
@@ -168,7 +165,6 @@ class MaternFunction(Stationary):
         return self.inputs + 1 + self.degrees
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from distances in float64."""
         distances, squares = self.distances(a, b)
         if self.degrees == 1:  # near 0 this kernel is linear in r, where the root of a rounding error shows
             distances = distances.masked_fill(distances < LOST * squares, 0.0)
@@ -194,7 +190,6 @@ class RationalQuadraticFunction(Stationary):
         return self.inputs + 2
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from distances in float64."""
         distances = self.distances(a, b)[0].clamp_min(0.0)
         power = -self.alpha * torch.log1p(distances / (2 * self.alpha))
         return (self.variance * power.exp()).to(longer(a, b))
@@ -250,7 +245,6 @@ class WhiteFunction(KernelFunction):
         return a.new_zeros((), dtype=longer(a, b)).expand(*lead, a.shape[-2], b.shape[-2])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return σ² for every point, `[..., N]`."""
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -264,7 +258,6 @@ class WhiteFunction(KernelFunction):
         return (2 * self.variance.to(x.dtype)).sqrt() * waves
 
     def without_white(self) -> KernelFunction:
-        """Return the kernel with σ² = 0."""
         return replace(self, variance=torch.zeros_like(self.variance))
 
 
@@ -332,14 +325,12 @@ class DotProductFunction(OfAugmented):
         return self.inputs + (self.bias_variance is not None)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the inner products of the augmented points."""
         return (self.augmented(a.double()) @ self.augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         return self.augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return linear functions of the augmented points."""
         return self.augmented(x) @ noise.mT
 
 
@@ -355,11 +346,9 @@ class Combined(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """The numbers of normals of all parts, added."""
         return sum(part.feature_noise for part in self.parts)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Combine the values of all parts."""
         return self.combine([part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
@@ -372,7 +361,6 @@ class Combined(KernelFunction):
         return self if same else replace(self, parts=parts)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Combine the features of all parts, which are independent and have mean zero."""
         pieces = noise.split([part.feature_noise for part in self.parts], -1)
         pairs = zip(self.parts, pieces, strict=True)
         return self.combine([part.features(x, piece) for part, piece in pairs])
@@ -402,11 +390,9 @@ class Warped(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """The number of normals of the kernel between images."""
         return self.kernel.feature_noise
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the kernel between the images."""
         found = self.unevaluated(a, b)
         return found.values() if isinstance(found, Exponents) else found
 
@@ -419,11 +405,9 @@ class Warped(KernelFunction):
         return self.kernel.diagonal(self.warp(x)).to(x.dtype)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return the kernel's features at the images."""
         return self.kernel.features(self.warp(x).to(x.dtype), noise)
 
     def without_white(self) -> KernelFunction:
-        """Remove white noise from the kernel between images; return this object itself if it has none."""
         kernel = self.kernel.without_white()
         return self if kernel is self.kernel else replace(self, kernel=kernel)
 

@@ -55,7 +55,6 @@ class Kernel(Specification, ABC):
         return self
 
     def __add__(self, other: Kernel) -> KernelSum:
-        """Return the sum of two kernels."""
         return KernelSum((*_terms(self, KernelSum), *_terms(other, KernelSum)))
 
     def __radd__(self, other: int) -> Kernel:
@@ -63,7 +62,6 @@ class Kernel(Specification, ABC):
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, other: Kernel) -> KernelProduct:
-        """Return the product of two kernels."""
         return KernelProduct((*_terms(self, KernelProduct), *_terms(other, KernelProduct)))
 
 

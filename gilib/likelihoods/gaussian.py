@@ -160,7 +160,6 @@ class Gaussian(GaussianNoise):
         return log_prob - 0.5 * precision * variance.sum(-1)
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return the outputs as means, and every replica's σ²."""
         self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, None]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
@@ -216,7 +215,6 @@ class NoisePerTarget(GaussianNoise):
             self.log_variance.add_(factor.to(self.log_variance).log())
 
     def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
         return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}
 
 
@@ -262,7 +260,6 @@ class PerOutputGaussian(NoisePerTarget):
         )
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return the outputs as means, and every replica's σ_o²."""
         self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))

@@ -91,7 +91,6 @@ class Precise(LinkedMean):
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """Return a likelihood with the mean of the targets."""
         return cls(super().for_targets(targets).mean, replicas=replicas)
 
     def config(self) -> ConfigDict:

@@ -167,7 +167,6 @@ class CorrelatedPrediction(GaussianPrediction):
     noise_tril: Tensor
 
     def stretched(self, factor: Tensor) -> Self:
-        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
         wider = super().stretched(factor)
         return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
 
@@ -305,7 +304,6 @@ class MixturePrediction(Prediction):
         return replace(self, members=axes)
 
     def __repr__(self) -> str:
-        """Show the shape of the components, not their numbers."""
         shape = self._components(self.distribution.mean).shape
         return f"{type(self).__name__}({shape[0]} components, mean {list(shape[1:])})"
 

@@ -52,7 +52,6 @@ class StandardNormal(SymmetricDistribution):
         return 0.5 * torch.erfc(-ROOT_HALF * values)
 
     def density(self, values: Tensor) -> Tensor:
-        """Return the density at `values`."""
         return (-0.5 * values.square()).exp() / ROOT_2PI
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
@@ -68,7 +67,6 @@ class StandardStudent(SymmetricDistribution):
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
-        """Return the distribution function at `values`."""
         return student_cdf(values, self.df)
 
     def density(self, values: Tensor) -> Tensor:

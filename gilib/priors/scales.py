@@ -38,7 +38,6 @@ class NealPrior(Prior):
     learn: bool = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build the precision I / scale², fixed or learned."""
         if self.learn:
             return PointScale(self.scale, site.fan_in, like)
         return _FixedScale(site.fan_in / self.scale**2, site.fan_in, like)

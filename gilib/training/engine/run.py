@@ -142,7 +142,6 @@ class Run:
         return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
 
     def _share(self, batch: Batch) -> Batch:
-        """Return this process's part of a minibatch."""
         x = self.processes.shard(batch.x, self.batches.axis)
         y = self.processes.shard(batch.y, self.batches.y_axis)
         fraction = x.shape[self.batches.axis] / batch.x.shape[self.batches.axis]
@@ -242,7 +241,6 @@ class Run:
         return self.done
 
     def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return names and states of the callbacks that have a state, in order."""
         states = ((name_of(type(callback)), callback.state_dict()) for callback in self.callbacks)
         return [(name, state) for name, state in states if state]
 
@@ -262,7 +260,6 @@ def _has_own_memory(parameter: Tensor) -> bool:
 
 
 def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
-    """Return one generator, or one for each replica."""
     if isinstance(seed, int):
         return torch.Generator(device).manual_seed(seed)
     return ReplicaGenerators(seed, device)

@@ -177,7 +177,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         return bound, of_weights, list(gradients)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the statistics, and Adam's state."""
         return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -144,7 +144,6 @@ class RunningCollapsed(RunningRule):
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _data(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets and weights, `[N]`."""
         if self.weighted is None:
             return batch.x, batch.y, ones(batch.x)
         y, weights = self.weighted.parts(batch.y)
