@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -336,23 +336,20 @@ class DotProductFunction(OfAugmented):
 
 @dataclass(frozen=True)
 class Combined(KernelFunction):
-    """Several kernels, whose values are added or multiplied."""
+    """Several kernels, whose values and features are added or multiplied."""
 
     parts: tuple[KernelFunction, ...]  # the kernels
-
-    @abstractmethod
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Add or multiply the values of the parts."""
+    operation: Callable[[Tensor, Tensor], Tensor]  # `operator.add` or `operator.mul`
 
     @property
     def feature_noise(self) -> int:
         return sum(part.feature_noise for part in self.parts)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.combine([part.cross(a, b) for part in self.parts])
+        return reduce(self.operation, [part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        return self.combine([part.diagonal(x) for part in self.parts])
+        return reduce(self.operation, [part.diagonal(x) for part in self.parts])
 
     def without_white(self) -> KernelFunction:
         """Remove white noise from every part; return this object itself if no part has any."""
@@ -363,21 +360,7 @@ class Combined(KernelFunction):
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         pieces = noise.split([part.feature_noise for part in self.parts], -1)
         pairs = zip(self.parts, pieces, strict=True)
-        return self.combine([part.features(x, piece) for part, piece in pairs])
-
-
-class SumFunction(Combined):
-    """The sum of kernels, k_1 + k_2 + ..."""
-
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        return reduce(torch.add, values)
-
-
-class ProductFunction(Combined):
-    """The product of kernels, k_1 · k_2 · ..."""
-
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        return reduce(torch.mul, values)
+        return reduce(self.operation, [part.features(x, piece) for part, piece in pairs])
 
 
 @dataclass(frozen=True)

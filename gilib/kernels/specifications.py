@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
+
+from torch import Tensor
 
 from gilib.arguments import Positive, Scale
 from gilib.config import Specification
@@ -305,13 +309,18 @@ class DotProduct(Kernel):
 
 @dataclass(frozen=True)
 class _Combination(Kernel):
-    """Several kernels, added or multiplied."""
+    """Several kernels, added or multiplied by `operation`."""
 
+    operation: ClassVar[Callable[..., Tensor]]
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        combine = partial(functions.Combined, operation=self.operation)
+        return CombinedKernel([part.build(inputs, context) for part in self.parts], combine)
 
     def numbered(self, names: Sequence[str]) -> Kernel:
         return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
@@ -328,8 +337,7 @@ class KernelSum(_Combination):
     True
     """
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
+    operation = operator.add
 
 
 @dataclass(frozen=True)
@@ -340,8 +348,7 @@ class KernelProduct(_Combination):
         parts: the kernels.
     """
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
+    operation = operator.mul
 
 
 @dataclass(frozen=True)
