@@ -105,7 +105,7 @@ def _classification(entry: ClassificationSet, content: bytes, origin: str, remed
     try:
         rows = [row for row in csv.reader(content.decode("ascii").splitlines()) if row]
         inputs, column = list(range(entry.num_features)), entry.num_features
-        if entry.has_header:
+        if entry.label_column != "last":
             names, rows = rows[0], rows[1:]
             column = names.index(entry.label_column)
             inputs = [k for k, name in enumerate(names) if k != column and name not in entry.dropped]

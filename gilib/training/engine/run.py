@@ -213,7 +213,7 @@ class Run:
             "noise": [source.get_state() for source in (self.noise, self.problem.generator)],
             "batches": self.batches.state(),
             "augmentation": None if self.augmenter is None else self.augmenter.state(),
-            "callbacks": self._callback_states(),
+            "callbacks": [(name_of(type(c)), state) for c in self.callbacks if (state := c.state_dict())],
             "kl_weights": self.kl_weights,
             "trace": self.trace[: self.done].cpu(),
             "diverged_at": self.diverged_at,
@@ -239,10 +239,6 @@ class Run:
         self.trace[: self.done] = content["trace"].to(self.trace)
         self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done
-
-    def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
-        states = ((name_of(type(callback)), callback.state_dict()) for callback in self.callbacks)
-        return [(name, state) for name, state in states if state]
 
     def _restore_callbacks(self, states: Sequence[tuple[str, dict[str, Any]]], path: Path) -> None:
         stateful = [callback for callback in self.callbacks if callback.state_dict()]
