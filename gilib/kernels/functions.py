@@ -398,10 +398,8 @@ class Warped(KernelFunction):
 def on_circles(x: Tensor, period: Tensor) -> Tensor:
     """Map every coordinate to the unit circle, once around in each period p.
 
-    The squared distance between the images of x and x' is 4 sin²(π (x - x') / p).
-
-    Returns:
-        The cosines of all coordinates, then their sines, `[..., N, 2D]`, in float64.
+    The images are all cosines, then all sines, `[..., N, 2D]`, in float64. The squared distance between those
+    of x and x' is 4 sin²(π (x - x') / p).
     """
     angles = 2 * math.pi * x.double() / period
     return torch.cat([angles.cos(), angles.sin()], -1)

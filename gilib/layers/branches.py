@@ -41,18 +41,10 @@ class Branches(Layer):
 
     @abstractmethod
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """Return the shape of an output point, given those of the branches.
-
-        Raises:
-            ValueError: if the shapes do not fit together.
-        """
+        """Return the shape of an output point, or raise ValueError if those of the branches do not fit."""
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the branches. None counts as the last layer, so targets do not become pseudo-outputs.
-
-        Raises:
-            ValueError: if the outputs of the branches do not fit together.
-        """
+        """Build the branches. None counts as the last layer, so targets do not become pseudo-outputs."""
         output = self.output_shape_of([branch.join(shape, context.as_last(False)) for branch in self])
         self.replicas = context.replicas
         self.noise_size = sum(branch.noise_size for branch in self)

@@ -65,12 +65,7 @@ class GaussianNoise(Likelihood):
 
 
 def check_inferred(learned: bool, instead: str) -> None:
-    """Raise ValueError if noise that is to be inferred is fixed or frozen.
-
-    Args:
-        learned: whether the likelihood learns the noise.
-        instead: what to use instead, for the error message.
-    """
+    """Raise ValueError unless noise that is to be inferred is learned; `instead` says what to use."""
     if not learned:
         raise ValueError(
             f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "

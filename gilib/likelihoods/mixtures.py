@@ -143,12 +143,7 @@ class GaussianPrediction(Prediction):
 
 
 def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
-    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
-
-    Args:
-        deviation: d, `[..., N, O]`.
-        root: C, lower triangular, `[..., O, O]`.
-    """
+    """Return log N(d; 0, C Cᵀ), `[..., N]` nats, for deviations d `[..., N, O]` and lower C `[..., O, O]`."""
     white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
     log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
     return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * math.log(2.0 * math.pi)) - log_det

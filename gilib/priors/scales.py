@@ -107,11 +107,7 @@ class _FixedScale(PriorModule):
 
 
 class PointScale(PriorModule):
-    """The precision I / c² with a parameter log c; there is nothing to draw.
-
-    Attributes:
-        log_scale: log c, `[R]`.
-    """
+    """The precision I / c² with a parameter log c, `log_scale`; there is nothing to draw."""
 
     def __init__(self, scale: float, size: int, like: Tensor):
         super().__init__()
