@@ -53,7 +53,6 @@ class Checked:
     """Base of classes whose constructor checks its arguments, if gilib defines that constructor."""
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
-        """Check the arguments of the constructor."""
         check_arguments(cls.__init__, cls, (None, *args), settings)
         return super().__new__(cls)
 

@@ -43,7 +43,6 @@ class Model(NamedTuple):
     config: ConfigDict | None
 
     def __repr__(self) -> str:
-        """Show the network's shapes, the likelihood, and which optional parts are present."""
         net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
         parts = [f"network of {net}", type(self.likelihood).__name__]
         parts += [name for name in ("normalisation", "config") if getattr(self, name) is not None]
@@ -188,27 +187,23 @@ def load(path: str | os.PathLike[str]) -> Model:
     """
     content = read(path, MODEL_FORMAT)
     try:
-        net = network_from_config(content["network"], getattr(torch, content["dtype"]))
+        config, dtype = content["network"], getattr(torch, content["dtype"])
+        size = config["inducing_points"]
+        net = Network(
+            None if size is None else torch.zeros(size, dtype=dtype),
+            [rebuild(layer, Layer) for layer in config["layers"]],
+            input_shape=tuple(config["input_shape"]),
+            replicas=tuple(config["replicas"]),
+            dtype=dtype,
+        )
         net.load_state_dict(content["state"])
         likelihood = rebuild(content["likelihood"], Likelihood)
         likelihood.load_state_dict(content["likelihood_state"])
         state, notes = content["normalisation"], content["config"]
         net.trained_range = content["trained_range"]
-        normalisation = None if state is None else Normalisation.from_state(state)
+        normalisation = None if state is None else Normalisation(**state)
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(
             f"{path} does not describe a model that this version can build: {error}"
         ) from error
     return Model(net, likelihood, normalisation, notes)
-
-
-def network_from_config(config: ConfigDict, dtype: torch.dtype) -> Network:
-    """Build a network from its architecture, with new parameters."""
-    size = config["inducing_points"]
-    return Network(
-        None if size is None else torch.zeros(size, dtype=dtype),
-        [rebuild(layer, Layer) for layer in config["layers"]],
-        input_shape=tuple(config["input_shape"]),
-        replicas=tuple(config["replicas"]),
-        dtype=dtype,
-    )

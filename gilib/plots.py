@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+XLIM, YLIM, TOP = (-1.7, 1.7), (-2.2, 2.6), 0.27  # of `predictives`; the largest standard deviation shown
+
+
 class MethodStyle(NamedTuple):
     """Label, colour and marker of a method.
 
@@ -172,9 +175,6 @@ def predictives(
     y: Sequence[float],
     *,
     titles: Mapping[str, str] | None = None,
-    xlim: tuple[float, float] = (-1.7, 1.7),
-    ylim: tuple[float, float] = (-2.2, 2.6),
-    top: float = 0.27,
     columns: int | None = None,
 ) -> Any:
     """Draw predictions of several methods: a panel with bands for each, and one with standard deviations.
@@ -184,9 +184,6 @@ def predictives(
         x: inputs of the data `[N]`.
         y: targets of the data `[N]`.
         titles: titles of panels, by key; the methods' names where missing.
-        xlim: range of inputs.
-        ylim: range of targets.
-        top: largest standard deviation in the last panel.
         columns: number of columns of panels; by default all are in one row.
 
     Returns:
@@ -202,12 +199,12 @@ def predictives(
         method_style = _look(method)
         band(panel, found["grid"], found["mean"], found["function_sd"], method, deviations=(1, 2, 3))
         data_points(panel, x, y)
-        panel.set(title=(titles or {}).get(method, method_style.label), xlim=xlim, ylim=ylim)
+        panel.set(title=(titles or {}).get(method, method_style.label), xlim=XLIM, ylim=YLIM)
         panel.set(xlabel="x", ylabel="y", xticks=(-1, 0, 1), yticks=(-2, 0, 2))
         grid, spread = (np.asarray(found[name]).reshape(-1) for name in ("grid", "function_sd"))
         axes[-1].plot(grid, spread, color=method_style.colour)
     axes[-1].plot(x, np.zeros(len(x)), "|", color="#333333", markersize=6, zorder=3)
-    axes[-1].set(title="standard deviation", xlabel="x", xticks=(-1, 0, 1), xlim=xlim, ylim=(0, top))
+    axes[-1].set(title="standard deviation", xlabel="x", xticks=(-1, 0, 1), xlim=XLIM, ylim=(0, TOP))
     return figure, axes
 
 

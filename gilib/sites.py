@@ -151,7 +151,6 @@ class DenseWeights(Site):
         return self
 
     def statistics(self, features: Tensor, observed: Observations) -> Statistics:
-        """From features `[S, R, M, I]`."""
         return observed.statistics(features)
 
     def rows(self, features: Tensor, observed: Observations) -> tuple[Tensor, Observations]:

@@ -8,18 +8,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gilib.arguments import Checked, Count, CountOrZero, Fraction, Positive, one_of
 from gilib.baselines.diagnostics import effective_sample_size, split_r_hat
 from gilib.draws import Draw
 from gilib.likelihoods import Gaussian
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.linalg import SymmetricOperator
 from gilib.models import mlp
 from gilib.network import Network
 from gilib.persistence import CheckpointError, read, write
-from gilib.posteriors import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors import BuildContext, PointWeights, Posterior, PosteriorModule
 from gilib.prediction import predict
 from gilib.prediction.drawables import OfNetwork, Samples
 from gilib.randomness import GeneratorLike
@@ -248,24 +247,12 @@ class Chains(OfNetwork):
 
 @dataclass(frozen=True)
 class _GivenWeights(Posterior):
-    """A posterior whose draw is the stored weights, without noise."""
+    """Weights without noise, as they are stored."""
 
     short_name: ClassVar[str] = "given"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        return _Given(context.full((site.fan_in, site.outputs), 0.0))
-
-
-class _Given(PosteriorModule):
-    def __init__(self, weights: Tensor):
-        super().__init__()
-        self.weights = nn.Parameter(weights)
-
-    def draw(
-        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        lead = noise.shape[:-1]
-        return self.weights.expand(*lead, *self.weights.shape[-2:]), noise.new_zeros(lead)
+        return PointWeights(context.full((site.fan_in, site.outputs), 0.0), scale=1.0)
 
 
 def _plain(values: Tensor) -> list[float]:

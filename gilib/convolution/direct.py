@@ -18,6 +18,7 @@ from torch.nn.grad import conv2d_weight
 
 from gilib.convolution.images import at_once
 from gilib.convolution.windows import Pair
+from gilib.linalg.blocks import pieces
 
 CHUNK = 2**19  # entries of padded images per convolution and thread: longer sums lose digits
 SHARE = 1.25  # limit of the entries on a CPU, as a multiple of the entries of all images x
@@ -104,11 +105,9 @@ class DirectCorrelation:
         most = at_once(CHUNK * torch.get_num_threads(), x[0], SHARE)
         step = max(1, most // (x.shape[2] * height * width))
         for g in range(len(x)):
-            for start in range(0, x.shape[1], step):
-                part = slice(start, min(start + step, x.shape[1]))
+            for part in pieces(x.shape[1], step):
                 yield g, part, None if root is None else root[part].square()
 
 
 def _times(images: Tensor, weights: Tensor | None) -> Tensor:
-    """Multiply images `[B, ...]` by weights `[B]`."""
     return images if weights is None else images * weights[:, None, None, None]

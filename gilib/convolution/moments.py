@@ -184,7 +184,6 @@ class _Sum:
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Return inner products of images, `[B]`."""
     return (left.reshape(len(left), 1, -1) @ right.reshape(len(right), -1, 1))[:, 0, 0]
 
 

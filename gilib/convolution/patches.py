@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gilib.convolution.images import at_once, padded, unpadded
 from gilib.convolution.windows import Windows
+from gilib.linalg.blocks import pieces
 
 CHUNK = 2**19  # entries of the patches built at a time: 2 MB in float32
 SHARE = 1.0  # limit of these entries on a CPU, as a multiple of the entries of the images
@@ -39,8 +40,7 @@ def write_images(values: Tensor, images: Tensor, windows: Windows) -> None:
 def _chunks(x: Tensor, y: Tensor, windows: Windows) -> Iterator[slice]:
     per_image = max(1, x.shape[1] * windows.pixels * y.shape[-2:].numel())
     step = max(1, at_once(CHUNK, x, SHARE) // per_image)
-    for start in range(0, len(x), step):
-        yield slice(start, min(start + step, len(x)))
+    return pieces(len(x), step)
 
 
 def _rows(

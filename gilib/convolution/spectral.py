@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gilib.convolution.images import at_once
 from gilib.convolution.windows import Pair
+from gilib.linalg.blocks import pieces
 
 CHUNK = 2**20  # coefficients of x in memory at a time: 4 MB in float32
 FEWEST = 24  # images at a time, at least, so that matrix products stay efficient
@@ -116,8 +117,7 @@ class SpectralCorrelation:
         """Yield coefficients of a few images at a time, the slice of images, and their weights."""
         per_image = 2 * self.auto.shape[-1] * len(x) * x.shape[2]
         step = max(1, at_once(max(CHUNK, FEWEST * per_image), x, SHARE) // per_image)
-        for start in range(0, x.shape[1], step):
-            part = slice(start, min(start + step, x.shape[1]))
+        for part in pieces(x.shape[1], step):
             weights = None if root is None else root[part]
             x_hat = self.transform.coefficients(x[:, part], weights)
             y_hat = None if y is None else self.transform.coefficients(y[:, part], weights)
@@ -125,12 +125,10 @@ class SpectralCorrelation:
 
     @staticmethod
     def _blocks(x_hat: Tensor, y_hat: Tensor | None) -> Iterator[slice]:
-        """Yield blocks of frequencies."""
         _, count, sets, _, channels = x_hat.shape
         columns = channels if y_hat is None else max(channels, y_hat.shape[-1])
         step = max(1, at_once(BLOCK, x_hat, 1.0) // (sets * channels * columns))
-        for start in range(0, count, step):
-            yield slice(start, min(start + step, count))
+        return pieces(count, step)
 
 
 def _accumulate(total: Tensor, waves: Tensor, products: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, TypeVar
@@ -170,7 +170,6 @@ class Normalisation:
         return sd * self.y_std.to(sd)  # [..., O]
 
     def __repr__(self) -> str:
-        """Show the numbers of inputs and targets."""
         return f"Normalisation({len(self.x_mean)} inputs, {len(self.y_mean)} targets)"
 
     @property
@@ -196,27 +195,9 @@ class Normalisation:
         return Normalisation(**{name: value.to(device=device, dtype=dtype) for name, value in state.items()})
 
     def state(self) -> dict[str, Tensor]:
-        """Return the statistics as a plain dictionary of tensors, for saving."""
+        """Return the statistics as a plain dictionary of tensors, which `Normalisation(**state)` takes."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in found.items() if value is not None}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Tensor]) -> Normalisation:
-        """Rebuild a normalisation from the dictionary that `state` returned.
-
-        Raises:
-            ValueError: if names are missing or unknown.
-
-        >>> Normalisation.from_state(Normalisation.identity(1, 1).state()).x_std
-        tensor([1.], dtype=torch.float64)
-        """
-        wanted = {field.name for field in fields(cls)}
-        if set(state) | {"y_stretch"} != wanted:
-            raise ValueError(
-                f"a normalisation's state holds {sorted(wanted)}, got {sorted(state)}: "
-                "pass what Normalisation.state() returned"
-            )
-        return cls(**state)
 
 
 def constant_columns(value: Tensor) -> Tensor:

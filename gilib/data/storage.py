@@ -68,11 +68,7 @@ def shipped_table(name: str) -> bytes | None:
 
 
 def find_file(*places: str) -> Path | None:
-    """Return the first of some files that is there, below `GILIB_DATA` or the user's cache; None if none is.
-
-    Args:
-        places: paths of the file below these folders.
-    """
+    """Return the first of these paths below `GILIB_DATA` or the user's cache that is a file, or None."""
     for directory in dict.fromkeys((data_directory(), user_cache())):
         for place in places:
             path = directory / place

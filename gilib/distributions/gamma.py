@@ -135,20 +135,15 @@ class _Tail(NamedTuple):
     """One tail of the Gamma distribution function, elementwise.
 
     The lower tail is integrated at a + 1, where the integrand has a single scale for every a, and
-    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a.
+    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a. At fixed z,
 
-    Attributes:
-        sign: -1 for the lower tail, +1 for the upper.
-        exponent: a + 1 for the lower tail, a for the upper.
-        integral: the tail's probability over s p_a(s).
-        moment: first moment of the integrand. At fixed z, d log s / da =
-            moment + sign · integral · (log s - ψ(exponent)).
+        d log s / da = moment + sign · integral · (log s - ψ(exponent)).
     """
 
-    sign: Tensor
-    exponent: Tensor
-    integral: Tensor
-    moment: Tensor
+    sign: Tensor  # -1 for the lower tail, +1 for the upper
+    exponent: Tensor  # a + 1 for the lower tail, a for the upper
+    integral: Tensor  # the tail's probability over s p_a(s)
+    moment: Tensor  # first moment of the integrand
 
 
 def _tail(a: Tensor, log_ratio: Tensor) -> _Tail:

@@ -89,7 +89,6 @@ class Composite(ABC):
         """Evaluate at x, every part through `call(part, input)`."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate at x."""
         return self.evaluate(x, lambda part, value: part(value))
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
@@ -152,11 +151,7 @@ class BranchesFunction(Composite):
     """Functions of the same input, whose outputs become one."""
 
     functions: Sequence[Function]
-
-    @staticmethod
-    @abstractmethod
-    def joined(outputs: Sequence[Tensor]) -> Tensor:
-        """What becomes of the outputs `[..., N, O_k]`, and of their variances."""
+    joined: Callable[[Sequence[Tensor]], Tensor]  # `total` or `concatenated`, of outputs and of variances
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
         """Evaluate all of them at the same points."""
@@ -172,24 +167,10 @@ class BranchesFunction(Composite):
         return Moments(mean, self.joined(known))
 
 
-@dataclass(frozen=True)
-class SumFunction(BranchesFunction):
-    """f_1(x) + f_2(x) + ..."""
-
-    @staticmethod
-    def joined(outputs: Sequence[Tensor]) -> Tensor:
-        return total(outputs)
-
-
-@dataclass(frozen=True)
-class ConcatFunction(BranchesFunction):
-    """(f_1(x), f_2(x), ...)."""
-
-    @staticmethod
-    def joined(outputs: Sequence[Tensor]) -> Tensor:
-        """The outputs next to each other; leading axes are broadcast."""
-        lead = torch.broadcast_shapes(*(output.shape[:-1] for output in outputs))
-        return torch.cat([output.expand(*lead, output.shape[-1]) for output in outputs], -1)
+def concatenated(outputs: Sequence[Tensor]) -> Tensor:
+    """Return outputs `[..., N, O_k]` next to each other; leading axes are broadcast."""
+    lead = torch.broadcast_shapes(*(output.shape[:-1] for output in outputs))
+    return torch.cat([output.expand(*lead, output.shape[-1]) for output in outputs], -1)
 
 
 def total(values: Iterable[Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -118,7 +118,6 @@ class Stationary(KernelFunction):
         return squares - 2 * left.mT @ right, squares
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return σ² for every point, `[..., N]`."""
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -136,7 +135,6 @@ class RBFFunction(Stationary):
     """The squared exponential kernel, σ² exp(-½ r²)."""
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the exponential of what `unevaluated` returns."""
         return self.unevaluated(a, b).values()
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
@@ -152,7 +150,6 @@ class RBFFunction(Stationary):
         return Exponents(left, right, longer(a, b))
 
     def spectrum(self, noise: Tensor) -> Tensor:
-        """Return standard normals."""
         return noise[..., : self.inputs]
 
 
@@ -168,7 +165,6 @@ class MaternFunction(Stationary):
         return self.inputs + 1 + self.degrees
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from distances in float64."""
         distances, squares = self.distances(a, b)
         if self.degrees == 1:  # near 0 this kernel is linear in r, where the root of a rounding error shows
             distances = distances.masked_fill(distances < LOST * squares, 0.0)
@@ -194,7 +190,6 @@ class RationalQuadraticFunction(Stationary):
         return self.inputs + 2
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from distances in float64."""
         distances = self.distances(a, b)[0].clamp_min(0.0)
         power = -self.alpha * torch.log1p(distances / (2 * self.alpha))
         return (self.variance * power.exp()).to(longer(a, b))
@@ -250,7 +245,6 @@ class WhiteFunction(KernelFunction):
         return a.new_zeros((), dtype=longer(a, b)).expand(*lead, a.shape[-2], b.shape[-2])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        """Return σ² for every point, `[..., N]`."""
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
@@ -264,7 +258,6 @@ class WhiteFunction(KernelFunction):
         return (2 * self.variance.to(x.dtype)).sqrt() * waves
 
     def without_white(self) -> KernelFunction:
-        """Return the kernel with σ² = 0."""
         return replace(self, variance=torch.zeros_like(self.variance))
 
 
@@ -332,38 +325,31 @@ class DotProductFunction(OfAugmented):
         return self.inputs + (self.bias_variance is not None)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the inner products of the augmented points."""
         return (self.augmented(a.double()) @ self.augmented(b.double()).mT).to(longer(a, b))
 
     def diagonal(self, x: Tensor) -> Tensor:
         return self.augmented(x).square().sum(-1)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return linear functions of the augmented points."""
         return self.augmented(x) @ noise.mT
 
 
 @dataclass(frozen=True)
 class Combined(KernelFunction):
-    """Several kernels, whose values are added or multiplied."""
+    """Several kernels, whose values and features are added or multiplied."""
 
     parts: tuple[KernelFunction, ...]  # the kernels
-
-    @abstractmethod
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        """Add or multiply the values of the parts."""
+    operation: Callable[[Tensor, Tensor], Tensor]  # `operator.add` or `operator.mul`
 
     @property
     def feature_noise(self) -> int:
-        """The numbers of normals of all parts, added."""
         return sum(part.feature_noise for part in self.parts)
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Combine the values of all parts."""
-        return self.combine([part.cross(a, b) for part in self.parts])
+        return reduce(self.operation, [part.cross(a, b) for part in self.parts])
 
     def diagonal(self, x: Tensor) -> Tensor:
-        return self.combine([part.diagonal(x) for part in self.parts])
+        return reduce(self.operation, [part.diagonal(x) for part in self.parts])
 
     def without_white(self) -> KernelFunction:
         """Remove white noise from every part; return this object itself if no part has any."""
@@ -372,24 +358,9 @@ class Combined(KernelFunction):
         return self if same else replace(self, parts=parts)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Combine the features of all parts, which are independent and have mean zero."""
         pieces = noise.split([part.feature_noise for part in self.parts], -1)
         pairs = zip(self.parts, pieces, strict=True)
-        return self.combine([part.features(x, piece) for part, piece in pairs])
-
-
-class SumFunction(Combined):
-    """The sum of kernels, k_1 + k_2 + ..."""
-
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        return reduce(torch.add, values)
-
-
-class ProductFunction(Combined):
-    """The product of kernels, k_1 · k_2 · ..."""
-
-    def combine(self, values: Sequence[Tensor]) -> Tensor:
-        return reduce(torch.mul, values)
+        return reduce(self.operation, [part.features(x, piece) for part, piece in pairs])
 
 
 @dataclass(frozen=True)
@@ -402,11 +373,9 @@ class Warped(KernelFunction):
 
     @property
     def feature_noise(self) -> int:
-        """The number of normals of the kernel between images."""
         return self.kernel.feature_noise
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the kernel between the images."""
         found = self.unevaluated(a, b)
         return found.values() if isinstance(found, Exponents) else found
 
@@ -419,11 +388,9 @@ class Warped(KernelFunction):
         return self.kernel.diagonal(self.warp(x)).to(x.dtype)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return the kernel's features at the images."""
         return self.kernel.features(self.warp(x).to(x.dtype), noise)
 
     def without_white(self) -> KernelFunction:
-        """Remove white noise from the kernel between images; return this object itself if it has none."""
         kernel = self.kernel.without_white()
         return self if kernel is self.kernel else replace(self, kernel=kernel)
 
@@ -431,10 +398,8 @@ class Warped(KernelFunction):
 def on_circles(x: Tensor, period: Tensor) -> Tensor:
     """Map every coordinate to the unit circle, once around in each period p.
 
-    The squared distance between the images of x and x' is 4 sin²(π (x - x') / p).
-
-    Returns:
-        The cosines of all coordinates, then their sines, `[..., N, 2D]`, in float64.
+    The images are all cosines, then all sines, `[..., N, 2D]`, in float64. The squared distance between those
+    of x and x' is 4 sin²(π (x - x') / p).
     """
     angles = 2 * math.pi * x.double() / period
     return torch.cat([angles.cos(), angles.sin()], -1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
+
+from torch import Tensor
 
 from gilib.arguments import Positive, Scale
 from gilib.config import Specification
@@ -55,7 +59,6 @@ class Kernel(Specification, ABC):
         return self
 
     def __add__(self, other: Kernel) -> KernelSum:
-        """Return the sum of two kernels."""
         return KernelSum((*_terms(self, KernelSum), *_terms(other, KernelSum)))
 
     def __radd__(self, other: int) -> Kernel:
@@ -63,7 +66,6 @@ class Kernel(Specification, ABC):
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, other: Kernel) -> KernelProduct:
-        """Return the product of two kernels."""
         return KernelProduct((*_terms(self, KernelProduct), *_terms(other, KernelProduct)))
 
 
@@ -307,13 +309,18 @@ class DotProduct(Kernel):
 
 @dataclass(frozen=True)
 class _Combination(Kernel):
-    """Several kernels, added or multiplied."""
+    """Several kernels, added or multiplied by `operation`."""
 
+    operation: ClassVar[Callable[..., Tensor]]
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
+
+    def build(self, inputs: int, context: BuildContext) -> KernelModule:
+        combine = partial(functions.Combined, operation=self.operation)
+        return CombinedKernel([part.build(inputs, context) for part in self.parts], combine)
 
     def numbered(self, names: Sequence[str]) -> Kernel:
         return replace(self, parts=tuple(part.numbered(names) for part in self.parts))
@@ -330,8 +337,7 @@ class KernelSum(_Combination):
     True
     """
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.SumFunction)
+    operation = operator.add
 
 
 @dataclass(frozen=True)
@@ -342,8 +348,7 @@ class KernelProduct(_Combination):
         parts: the kernels.
     """
 
-    def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        return CombinedKernel([part.build(inputs, context) for part in self.parts], functions.ProductFunction)
+    operation = operator.mul
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from torch import Tensor, nn
 
 from gilib.draws import AnyDrawn, Draw, Drawn
 from gilib.draws.drawn import total_log_pq
-from gilib.draws.functions import BranchesFunction, ConcatFunction, SumFunction
+from gilib.draws.functions import BranchesFunction, concatenated, total
 from gilib.layers.base import Layer
 from gilib.layers.compose import as_layer
 from gilib.posteriors import BuildContext
@@ -19,13 +19,13 @@ from gilib.sites import Shape
 
 
 class Branches(Layer):
-    """Base class of layers side by side; `function_type` determines how their outputs are combined.
+    """Base class of layers side by side; the function `joined` combines their outputs.
 
     Args:
         branches: gilib layers, or torch modules without parameters.
     """
 
-    function_type: type[BranchesFunction]
+    joined: Callable[[Sequence[Tensor]], Tensor]
 
     def __init__(self, branches: Sequence[Layer | nn.Module]):
         super().__init__()
@@ -41,18 +41,10 @@ class Branches(Layer):
 
     @abstractmethod
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
-        """Return the shape of an output point, given those of the branches.
-
-        Raises:
-            ValueError: if the shapes do not fit together.
-        """
+        """Return the shape of an output point, or raise ValueError if those of the branches do not fit."""
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the branches. None counts as the last layer, so targets do not become pseudo-outputs.
-
-        Raises:
-            ValueError: if the outputs of the branches do not fit together.
-        """
+        """Build the branches. None counts as the last layer, so targets do not become pseudo-outputs."""
         output = self.output_shape_of([branch.join(shape, context.as_last(False)) for branch in self])
         self.replicas = context.replicas
         self.noise_size = sum(branch.noise_size for branch in self)
@@ -72,10 +64,10 @@ class Branches(Layer):
             branch.located(f"branch {k}, ", branch.sample, inducing, piece, mode)
             for k, (branch, piece) in enumerate(zip(self, pieces, strict=True))
         ]
-        function = self.function_type(tuple(part.function for part in parts))
+        function = BranchesFunction(tuple(part.function for part in parts), self.joined)
         outputs = None
         if inducing is not None and (mode is Draw or self.carries):
-            outputs = partial(_joined, self.function_type, parts, inducing)
+            outputs = partial(_joined, self.joined, parts, inducing)
         return mode(function, total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
@@ -97,7 +89,7 @@ class Sum(Branches):
     (3,)
     """
 
-    function_type = SumFunction
+    joined = staticmethod(total)
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
         if any(shape != shapes[0] for shape in shapes):
@@ -120,7 +112,7 @@ class Concat(Branches):
     (4,)
     """
 
-    function_type = ConcatFunction
+    joined = staticmethod(concatenated)
 
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
         if any(len(shape) != 1 for shape in shapes):
@@ -129,6 +121,6 @@ class Concat(Branches):
         return (sum(shape[0] for shape in shapes),)
 
 
-def _joined(kind: type[BranchesFunction], parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
+def _joined(joined: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
     """Pass inducing points through all branches, and combine the results."""
-    return kind.joined([part.carry(inducing) for part in parts])
+    return joined([part.carry(inducing) for part in parts])

@@ -116,11 +116,9 @@ class Sequential(Layer):
         return mode(function, total_log_pq(drawn, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """Return the input shape of the first layer, if it knows it."""
         return next(iter(self)).input_shape()
 
     def input_axes(self) -> int | None:
-        """Return the number of input axes of the first layer, if it knows it."""
         return next(iter(self)).input_axes()
 
 
@@ -172,11 +170,9 @@ class Residual(Layer):
         return replace(branch, function=ResidualFunction(branch.function), carried=outputs)
 
     def input_shape(self) -> Shape | None:
-        """Return the input shape of f, if it is known."""
         return self.branch.input_shape()
 
     def input_axes(self) -> int | None:
-        """Return the number of input axes of f, if it is known."""
         return self.branch.input_axes()
 
     def config(self) -> ConfigDict:

@@ -87,7 +87,6 @@ class Conv2d(WeightLayer):
         return (self.outputs, *size)
 
     def function(self, weights: Tensor) -> Conv2dFunction:
-        """Return the function x ↦ x * W for `weights` `[S, R, I, O]`."""
         return Conv2dFunction(weights, self.windows, self._image_shape)
 
     def input_shape(self) -> Shape | None:

@@ -58,7 +58,6 @@ class FixedLinear(Layer):
         return (self.out_features,)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Return the map, with log_pq = 0."""
         return mode(LinearMap(self.matrix.clone()), noise.zeros)
 
     def input_shape(self) -> Shape:

@@ -57,7 +57,6 @@ class Linear(WeightLayer):
         return (self.out_features,)
 
     def function(self, weights: Tensor) -> LinearFunction:
-        """Return the function x ↦ x W for `weights` `[S, R, I, O]`."""
         return LinearFunction(weights, self.bias)
 
     def features(self, inducing: Tensor) -> Tensor:

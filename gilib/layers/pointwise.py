@@ -95,7 +95,6 @@ class Pointwise(Layer):
         return tuple(output.shape[1:])
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Return the module as a function, with log_pq = 0."""
         assert self._point_dim is not None
         return mode(PointwiseFunction(self.module, self._point_dim), noise.zeros)
 

@@ -159,12 +159,10 @@ class Pretrained(Layer):
         return mode(around([part.function for part in parts]), total_log_pq(parts, noise), outputs)
 
     def input_shape(self) -> Shape | None:
-        """Return the input shape if the module begins with a dense layer, else None."""
         first = _first(self.module)
         return (first.in_features,) if isinstance(first, nn.Linear) else None
 
     def input_axes(self) -> int | None:
-        """Return the number of input axes if the module begins with a layer in `AXES`, else None."""
         return AXES.get(type(_first(self.module)))
 
     def describe(self) -> str:

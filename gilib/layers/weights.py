@@ -78,11 +78,7 @@ class WeightLayer(Layer):
         posterior.start_at(weights, outputs)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
-        """Return the modules of prior and posterior.
-
-        Raises:
-            RuntimeError: if the layer is not built.
-        """
+        """Return the modules of prior and posterior, or raise RuntimeError if the layer is not built."""
         if self.weights is None or self.hyperparameters is None:
             raise self.not_built()
         return self.hyperparameters, self.weights

@@ -122,5 +122,4 @@ class CorrelatedGaussian(Likelihood):
         self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))
 
     def config(self) -> ConfigDict:
-        """Return the settings; the noise itself is part of the state."""
         return {"outputs": self.outputs, "learn": self.learn, "replicas": list(self.replicas)}

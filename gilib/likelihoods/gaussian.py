@@ -65,12 +65,7 @@ class GaussianNoise(Likelihood):
 
 
 def check_inferred(learned: bool, instead: str) -> None:
-    """Raise ValueError if noise that is to be inferred is fixed or frozen.
-
-    Args:
-        learned: whether the likelihood learns the noise.
-        instead: what to use instead, for the error message.
-    """
+    """Raise ValueError unless noise that is to be inferred is learned; `instead` says what to use."""
     if not learned:
         raise ValueError(
             f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "
@@ -160,7 +155,6 @@ class Gaussian(GaussianNoise):
         return log_prob - 0.5 * precision * variance.sum(-1)
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return the outputs as means, and every replica's σ²."""
         self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, None]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
@@ -216,7 +210,6 @@ class NoisePerTarget(GaussianNoise):
             self.log_variance.add_(factor.to(self.log_variance).log())
 
     def config(self) -> ConfigDict:
-        """Return the settings; learned values are part of the state."""
         return {"noise_variance": self.start, "learn": self.learn, "replicas": list(self.replicas)}
 
 
@@ -262,7 +255,6 @@ class PerOutputGaussian(NoisePerTarget):
         )
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return the outputs as means, and every replica's σ_o²."""
         self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))

@@ -48,7 +48,6 @@ class HeteroscedasticGaussian(NoisePerTarget):
         self.num_outputs = 2 * len(self.start)
 
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return f as means and σ² eᵍ as variances."""
         mean, log_variance = self._parts(outputs)
         return Moments(mean, log_variance.exp())
 

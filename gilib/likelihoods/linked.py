@@ -12,7 +12,7 @@ from torch.distributions import constraints
 from gilib.arguments import Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood, as_row
-from gilib.optional import require_package
+from gilib.likelihoods.quantiles import by_scipy
 from gilib.validation import as_replicas
 
 BETWEEN = constraints.interval(1e-30, 1.0 - 1e-7)  # excludes 0 and 1 in float32, too
@@ -91,7 +91,6 @@ class Precise(LinkedMean):
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:
-        """Return a likelihood with the mean of the targets."""
         return cls(super().for_targets(targets).mean, replicas=replicas)
 
     def config(self) -> ConfigDict:
@@ -179,17 +178,10 @@ class _Poisson(distributions.Poisson):
 class _NegativeBinomial(distributions.NegativeBinomial):
     def cdf(self, value: Tensor) -> Tensor:
         success = torch.sigmoid(-self.logits)
-        found = _betainc(self.total_count, value.clamp_min(0.0).floor() + 1.0, success)
+        found = by_scipy("betainc", self.total_count, value.clamp_min(0.0).floor() + 1.0, success)
         return torch.where(value < 0.0, 0.0, found)
 
 
 class _Beta(distributions.Beta):
     def cdf(self, value: Tensor) -> Tensor:
-        return _betainc(self.concentration1, self.concentration0, value)
-
-
-def _betainc(a: Tensor, b: Tensor, x: Tensor) -> Tensor:
-    """Return the regularised incomplete beta function, which torch lacks; without gradients."""
-    special = require_package("scipy.special", "scipy", "compute quantiles of this likelihood")
-    values = special.betainc(*(each.detach().cpu().double().numpy() for each in (a, b, x)))
-    return torch.as_tensor(values).to(x)
+        return by_scipy("betainc", self.concentration1, self.concentration0, value)

@@ -143,12 +143,7 @@ class GaussianPrediction(Prediction):
 
 
 def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
-    """Return log N(d; 0, C Cᵀ) for every deviation d, `[..., N]`, nats.
-
-    Args:
-        deviation: d, `[..., N, O]`.
-        root: C, lower triangular, `[..., O, O]`.
-    """
+    """Return log N(d; 0, C Cᵀ), `[..., N]` nats, for deviations d `[..., N, O]` and lower C `[..., O, O]`."""
     white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
     log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)[..., None]
     return -0.5 * (white.square().sum(-1) + deviation.shape[-1] * math.log(2.0 * math.pi)) - log_det
@@ -167,7 +162,6 @@ class CorrelatedPrediction(GaussianPrediction):
     noise_tril: Tensor
 
     def stretched(self, factor: Tensor) -> Self:
-        """Stretched around the mean of the mixture by a positive factor for every output, `[O]`."""
         wider = super().stretched(factor)
         return replace(wider, noise_tril=factor.to(self.noise_tril)[:, None] * self.noise_tril)
 
@@ -305,7 +299,6 @@ class MixturePrediction(Prediction):
         return replace(self, members=axes)
 
     def __repr__(self) -> str:
-        """Show the shape of the components, not their numbers."""
         shape = self._components(self.distribution.mean).shape
         return f"{type(self).__name__}({shape[0]} components, mean {list(shape[1:])})"
 

@@ -1,4 +1,4 @@
-"""Quantiles of equal mixtures, and Student's distribution function, which torch lacks.
+"""Quantiles of equal mixtures, and distribution functions that torch lacks.
 
 `mixture_quantile` is for components that shift and scale one symmetric distribution, `quantile_of_components`
 for components of any kind. Both find where the distribution function of the mixture reaches the probability.
@@ -14,17 +14,16 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, StudentT
+
+from gilib.optional import require_package
 
 LOOKS = 60  # evaluations of the distribution function, at most: so many halvings exhaust float64
 SMOOTH = 0.1  # width of a bracket, as a fraction of the smallest scale, below which Newton's method is fast
 CLOSE = 1e-14  # a Newton step smaller than this fraction of the largest number is the last
 ENDS = ("lower", "upper")  # the ends of a support, as torch names them
-NODES, FAR = 64, 12.0  # nodes of Student's quadrature; its end: beyond 12 deviations a normal tail is 0
-TERMS, MANY = 56, 50.0  # terms of a tail's series; arguments of log Γ from which its series is used
 ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
@@ -52,7 +51,6 @@ class StandardNormal(SymmetricDistribution):
         return 0.5 * torch.erfc(-ROOT_HALF * values)
 
     def density(self, values: Tensor) -> Tensor:
-        """Return the density at `values`."""
         return (-0.5 * values.square()).exp() / ROOT_2PI
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
@@ -68,13 +66,10 @@ class StandardStudent(SymmetricDistribution):
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
-        """Return the distribution function at `values`."""
-        return student_cdf(values, self.df)
+        return by_scipy("stdtr", self.df, values)
 
     def density(self, values: Tensor) -> Tensor:
-        """Return the density C / √ν · (1 + t² / ν)^(-(ν+1)/2) at `values`."""
-        log_constant = _log_constant(self.df) - 0.5 * self.df.log()
-        return (log_constant - 0.5 * (self.df + 1.0) * torch.log1p(values.square() / self.df)).exp()
+        return StudentT(self.df, validate_args=False).log_prob(values).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
         """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
@@ -202,39 +197,8 @@ def _whole(excess: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Ten
     return high
 
 
-def student_cdf(values: Tensor, df: Tensor) -> Tensor:
-    r"""Return the distribution function of Student's t at `values`, to 1e-13 for df of 1 and more.
-
-    With t = √ν tan θ, the density of θ is C cos(θ)^(ν-1). For |t| ≤ √ν, Gauss-Legendre quadrature integrates
-    it from 0 to |θ|, or to the angle beyond which it has vanished. For larger |t|, with c = cos θ, the tail
-    has the series
-
-        P(T > |t|) = C c^ν Σ_k \binom{2k}{k} (c/2)^{2k} / (ν + 2k),    c² < ½.
-    """
-    log_constant, angle = _log_constant(df), torch.atan(values.abs() / df.sqrt())
-    end = angle.clamp_max(FAR / df.sqrt())
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    total = torch.zeros_like(end)
-    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        sine = (0.5 * (node + 1.0) * end).sin()
-        total = total + weight * (0.5 * (df - 1.0) * torch.log1p(-sine.square())).exp()
-    half = (0.5 * end * total * log_constant.exp()).clamp_max(0.5)
-    square, series, factor = df / (df + values.square()), torch.zeros_like(end), torch.ones_like(end)
-    for k in range(TERMS):
-        series = series + factor / (df + 2 * k)
-        factor = factor * square * ((2 * k + 1) / (2 * k + 2))
-    tail = (0.5 * df * square.log() + log_constant).exp() * series
-    beyond = torch.where(values > 0.0, 1.0 - tail, tail)
-    return torch.where(values.square() > df, beyond, 0.5 + values.sign() * half)
-
-
-def _log_constant(df: Tensor) -> Tensor:
-    """Return log C, where C is the constant in the density of θ."""
-    return log_gamma_ratio(0.5 * df) - 0.5 * math.log(math.pi)
-
-
-def log_gamma_ratio(x: Tensor) -> Tensor:
-    """Return log Γ(x + ½) - log Γ(x), by its asymptotic series where the difference would cancel."""
-    inverse = 1.0 / x
-    series = 0.5 * x.log() - inverse / 8 + inverse**3 / 192 - inverse**5 / 640 + 17 * inverse**7 / 14336
-    return torch.where(x < MANY, torch.lgamma(x + 0.5) - torch.lgamma(x), series)
+def by_scipy(name: str, *arguments: Tensor) -> Tensor:
+    """Return a function of `scipy.special` that torch lacks, without gradients, like its last argument."""
+    special = require_package("scipy.special", "scipy", "compute quantiles of this likelihood")
+    found = getattr(special, name)(*(each.detach().cpu().double().numpy() for each in arguments))
+    return torch.as_tensor(found).to(arguments[-1])

@@ -11,7 +11,7 @@ from torch import Tensor, distributions, nn
 
 from gilib.arguments import Scale
 from gilib.likelihoods.base import Likelihood, as_row
-from gilib.likelihoods.quantiles import student_cdf
+from gilib.likelihoods.quantiles import by_scipy
 from gilib.validation import as_replicas, check_scale
 
 
@@ -67,4 +67,4 @@ class StudentT(Likelihood):
 
 class _StudentT(distributions.StudentT):
     def cdf(self, value: Tensor) -> Tensor:
-        return student_cdf((value - self.loc) / self.scale, self.df)
+        return by_scipy("stdtr", self.df, (value - self.loc) / self.scale)

@@ -46,12 +46,10 @@ class Weighted(Likelihood):
         return self.likelihood.distribution(outputs)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Weighted log P(y_n | f_n), `[S, R, N]` nats."""
         own, weights = self.parts(targets)
         return weights * self.likelihood.log_prob(outputs, own)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Weighted E log P(y_n | f_n), `[S, R, N]` nats."""
         own, weights = self.parts(targets)
         return weights * self.likelihood.expected_log_prob(functions, x, own)
 

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from gilib.linalg.factor import readable
 from gilib.linalg.products import product
-from gilib.linalg.samples import leading, one_by_one, samples
+from gilib.linalg.samples import leading, samples
 
 LOG2_E = 1.0 / math.log(2.0)
 MIN_VALUES = 2**14  # of a sample, for a loop over samples; measured: 10 000 values gain nothing
@@ -31,7 +32,8 @@ class Exponents(NamedTuple):
         left, right, dtype = self
         lead, size = leading(left, right), left.shape[-1] * right.shape[-1]
         graph = torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)
-        if graph or forward_ad._current_level >= 0 or not one_by_one(left, lead, size >= MIN_VALUES):
+        several = math.prod(lead) > 1 and size >= MIN_VALUES
+        if graph or forward_ad._current_level >= 0 or not (several and readable(left)):
             return product(left.mT, right).to(dtype).exp()
         values = left.new_empty(*lead, left.shape[-1], right.shape[-1], dtype=dtype)
         exponents = left.new_empty(values.shape[-2:])

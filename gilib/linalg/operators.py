@@ -81,15 +81,12 @@ class ScaledIdentity(SymmetricOperator):
         return ScaledIdentity(self.scale.to(dtype), self.size)
 
     def quadratic(self, weights: Tensor) -> Tensor:
-        """Return scale · Σ w², `[...]`."""
         return self.scale * weights.square().sum((-2, -1))
 
     def sqrt_inv_matmul(self, noise: Tensor) -> Tensor:
-        """Return `noise` / √scale, `[..., I, O]`."""
         return noise / self.scale.sqrt()[..., None, None]
 
     def whiten(self, features: Tensor) -> Tensor:
-        """Return `features` / √scale, `[..., M, I]`."""
         return self.sqrt_inv_matmul(features)
 
 
@@ -125,7 +122,6 @@ class KroneckerIdentity(SymmetricOperator):
         return diagonal.repeat(*(1,) * (diagonal.dim() - 1), self.repeats)
 
     def log_det(self) -> Tensor:
-        """Return repeats · log det B, `[...]`."""
         factor = cholesky(self.block, "the block of the prior precision")
         return 2.0 * self.repeats * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
@@ -133,7 +129,6 @@ class KroneckerIdentity(SymmetricOperator):
         return KroneckerIdentity(self.block.to(dtype), self.repeats)
 
     def quadratic(self, weights: Tensor) -> Tensor:
-        """Return Σ wᵀ B w over blocks and columns, `[...]`."""
         blocks = self._blocks(weights)
         return ((self.block[..., None, :, :] @ blocks) * blocks).sum((-3, -2, -1))
 

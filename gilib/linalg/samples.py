@@ -10,21 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.linalg.factor import readable
-
-
-def one_by_one(like: Tensor, lead: Sequence[int], large: bool) -> bool:
-    """Return whether to loop over samples: on a CPU, if there are several and each is `large`.
-
-    For small samples the calls of a loop cost more than they save. Accelerators, compilers and transforms of
-    `torch.func` work on the whole batch.
-
-    >>> import torch
-    >>> one_by_one(torch.empty(0), (10,), True), one_by_one(torch.empty(0), (1, 1), True)
-    (True, False)
-    """
-    return large and math.prod(lead) > 1 and readable(like)
-
 
 def leading(first: Tensor, *others: Tensor) -> torch.Size:
     """Broadcast the axes before the last two, four times as fast as `torch.broadcast_shapes`."""

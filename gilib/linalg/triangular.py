@@ -41,11 +41,6 @@ def cholesky_and_inverse(
         flat = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None]
         factor, inverse = _CholeskyAndInverse.apply(flat, what, advice)
         return factor.reshape(matrix.shape), inverse.reshape(matrix.shape)
-    return _both(matrix, what, advice)
-
-
-def _both(matrix: Tensor, what: str, advice: str) -> tuple[Tensor, Tensor]:
-    """Return both factors, with torch's own gradient."""
     factor = cholesky(matrix, what, advice)
     return factor, torch.linalg.solve_triangular(factor, identities(factor), upper=False)
 

@@ -293,7 +293,6 @@ class OwnInducing(InducingPosterior, ABC):
     num_inducing: Count | None = None  # M; None: as many as the network has inducing points
 
     def points(self, context: BuildContext) -> int:
-        """Return `num_inducing`, or the number of the network's inducing points."""
         return own_points(self.num_inducing, context, type(self).__name__)
 
 

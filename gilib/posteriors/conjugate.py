@@ -51,11 +51,6 @@ class Conjugate(Posterior):
     scale: Positive = 2e-3
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the state of the regression.
-
-        Raises:
-            ValueError: if the site is neither a dense layer nor a convolution, or `df` is too small.
-        """
         kind = MODULES.get(type(site))
         if kind is None:
             raise ValueError(

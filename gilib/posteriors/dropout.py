@@ -43,11 +43,7 @@ class Dropout(Posterior):
 
 
 class DroppedWeights(PosteriorModule):
-    """Weights M whose input channels are kept or dropped at random.
-
-    Attributes:
-        scaled_weights: √I M, `[R, I, O]`.
-    """
+    """Weights M, stored as √I M, whose input channels are kept or dropped at random."""
 
     carries = False
 

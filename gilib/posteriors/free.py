@@ -48,11 +48,6 @@ class FreeGaussian(OwnInducing):
     initial_scale: Positive | None = None
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create means and factors.
-
-        Raises:
-            ValueError: if the layer is not a Gaussian process.
-        """
         if not isinstance(site, InducingOutputs):
             raise ValueError(
                 "FreeGaussian is over the inducing outputs of a Gaussian process, not over weights: use it "
@@ -157,11 +152,6 @@ class PropagatedGaussian(InducingPosterior):
     initial_scale: Positive = 1e-2
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create means and factors.
-
-        Raises:
-            ValueError: if the layer is not a Gaussian process.
-        """
         if not isinstance(site, InducingOutputs):
             raise ValueError(
                 "PropagatedGaussian is over the inducing outputs of a Gaussian process: use it in gilib.GP"

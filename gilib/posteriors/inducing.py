@@ -89,11 +89,6 @@ class LocalInducing(PseudoSettings, OwnInducing):
     marginalise: bool = False
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create pseudo-outputs, log-precisions and, unless the layer supplies them, inducing features.
-
-        Raises:
-            ValueError: if `marginalise` is set and the layer is not a Gaussian process.
-        """
         if site.supplies_features:
             pseudo = PseudoData(self, site, site.channels, context, targets=False)
             return (MarginalisedOutputs if self.marginalise else InducingWeights)(self, site, pseudo, None)

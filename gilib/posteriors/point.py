@@ -37,11 +37,6 @@ class PointEstimate(OwnInducing):
     short_name: ClassVar[str] = "map"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create the unknowns `[R, I, O]`.
-
-        Raises:
-            ValueError: if `num_inducing` is given for a layer with weights.
-        """
         if isinstance(site, InducingOutputs):
             return PointWeights(context.full((site.fan_in, site.outputs), 0.0), site.scale)
         if self.num_inducing is not None:

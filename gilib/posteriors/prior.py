@@ -25,7 +25,6 @@ class FromPrior(Posterior):
     short_name: ClassVar[str] = "rand"
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        """Create a module without parameters."""
         return _PriorWeights(site)
 
 

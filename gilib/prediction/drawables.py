@@ -158,7 +158,6 @@ class _Pooled(Composite):
         return Moments(self._merged(mean), None if variance is None else self._merged(variance))
 
     def _merged(self, values: Tensor) -> Tensor:
-        """Merge the axes of samples and members."""
         return values.expand(*self.lead, *values.shape[-1 - self.output_axes :]).flatten(0, 1)
 
     def _check(self, x: Tensor) -> None:
@@ -250,5 +249,4 @@ class Samples(OfNetwork):
 
 
 def _state(net: Network) -> dict[str, Tensor]:
-    """Return parameters and buffers by name."""
     return {**dict(net.named_parameters()), **dict(net.named_buffers())}

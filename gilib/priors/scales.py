@@ -38,7 +38,6 @@ class NealPrior(Prior):
     learn: bool = False
 
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build the precision I / scale², fixed or learned."""
         if self.learn:
             return PointScale(self.scale, site.fan_in, like)
         return _FixedScale(site.fan_in / self.scale**2, site.fan_in, like)
@@ -108,11 +107,7 @@ class _FixedScale(PriorModule):
 
 
 class PointScale(PriorModule):
-    """The precision I / c² with a parameter log c; there is nothing to draw.
-
-    Attributes:
-        log_scale: log c, `[R]`.
-    """
+    """The precision I / c² with a parameter log c, `log_scale`; there is nothing to draw."""
 
     def __init__(self, scale: float, size: int, like: Tensor):
         super().__init__()

@@ -66,7 +66,6 @@ class Trained(NamedTuple):
     history: History
 
     def __repr__(self) -> str:
-        """Show the network's shapes, the likelihood and the history in one line."""
         net = f"{list(self.network.input_shape)} to {list(self.network.output_shape)}"
         return f"Trained(network of {net}, {type(self.likelihood).__name__}, {self.history})"
 

@@ -67,7 +67,6 @@ class SuitedRecipe(Recipe):
     def build(
         self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
     ) -> tuple[Network, Likelihood]:
-        """Build the network and likelihood of the model that suits x; see `Recipe.build`."""
         return self._recipe(x, classes, seed).build(x, y, classes=classes, seed=seed)
 
     def _train(

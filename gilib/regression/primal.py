@@ -247,14 +247,12 @@ def _times(matrix: Tensor, columns: Tensor) -> Tensor:
 
 
 def _transpose_times(matrix: Tensor, columns: Tensor) -> Tensor:
-    """Return `matrix`ᵀ @ `columns`."""
     if columns.shape[-1] > 1:
         return torch.bmm(matrix.mT, columns)
     return (matrix * columns).sum(-2, keepdim=True).mT
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
-    """Return `left` @ `right`ᵀ."""
     return left * right.mT if left.shape[-1] == 1 else torch.bmm(left, right.mT)
 
 

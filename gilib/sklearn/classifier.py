@@ -167,5 +167,4 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
 
 def _log_mean(batch: CategoricalPrediction) -> Tensor:
-    """Return the logarithms of the averaged probabilities, `[N, C]`."""
     return log_mean_exp(batch.log_probabilities, 0)

@@ -214,7 +214,6 @@ class BayesianEstimator(BaseEstimator):
 
     @property
     def _at_once(self) -> int:
-        """How many rows are evaluated at a time."""
         return at_once(POINTS_AT_ONCE, self.net_.output_shape[-1])
 
     def _reduced(self, X: Any, *reductions: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:

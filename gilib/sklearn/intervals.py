@@ -64,7 +64,6 @@ class Coverage:
         return axes
 
     def __repr__(self) -> str:
-        """Return the table, rounded to two digits."""
         return str(self.table.round(2))
 
     def _repr_html_(self) -> str:

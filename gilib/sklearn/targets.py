@@ -49,11 +49,9 @@ class LogNormalPrediction(GaussianPrediction):
         return (noise.mean(0) + means.var(0, correction=0)).sqrt()
 
     def cdf(self, values: Tensor) -> Tensor:
-        """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
         return super().cdf(values.clamp_min(0.0).log())
 
     def quantile(self, probability: float) -> Tensor:
-        """Return the quantile of every output's mixture, `[R, N, O]`, from that of the logarithms."""
         return super().quantile(probability).exp()
 
     def log_prob(self, targets: Tensor) -> Tensor:
@@ -114,7 +112,6 @@ def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) ->
 
 
 def _are_counts(values: NDArray[Any]) -> bool:
-    """Return whether sorted values are whole numbers, none of them negative."""
     return bool(values[0] >= 0 and (values == values.round()).all())
 
 

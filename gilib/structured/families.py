@@ -69,7 +69,6 @@ class MeanField(Family):
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Return False."""
         return False
 
 
@@ -82,7 +81,6 @@ class FullyCoupled(Family):
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Return True."""
         return True
 
 
@@ -101,11 +99,9 @@ class StripesAndArrow(Family):
     """
 
     def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Return True for the last layer, and for two hidden layers if both processes have the same index."""
         return row.layer == depth - 1 or (row.index == column.index and row.layer != column.layer)
 
     def check(self, widths: Sequence[int]) -> None:
-        """Raise ValueError unless all hidden layers have the same width, and the last layer has width 1."""
         *hidden, last = widths
         if last != 1 or len(set(hidden)) > 1:
             raise ValueError(

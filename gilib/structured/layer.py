@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import Count, Fraction
 from gilib.draws import AnyDrawn, Composition, Draw, Drawn, Estimate, JointDraw
-from gilib.draws.functions import Function, SumFunction
+from gilib.draws.functions import BranchesFunction, Function, total
 from gilib.layers import Layer
 from gilib.linalg import FactorisationError
 from gilib.posteriors import BuildContext, WeightDistribution
@@ -165,7 +165,9 @@ class StructuredGP(Layer):
                 for process, w, z in zip(processes, drawn, points, strict=True)
             ]
         pairs = zip(functions, means, strict=True)
-        function = Composition(tuple(f if mean is None else SumFunction((f, mean)) for f, mean in pairs))
+        function = Composition(
+            tuple(f if mean is None else BranchesFunction((f, mean), total) for f, mean in pairs)
+        )
         return mode(function, log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:

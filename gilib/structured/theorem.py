@@ -67,11 +67,7 @@ class Recursion(GaussianFunction):
         return points.moments(last, mean)
 
     def _up(self, x: Tensor) -> tuple[list[Tensor], PointFactor, range, Tensor]:
-        """Sample all layers but the last, and prepare the last.
-
-        Returns:
-            samples of the layers below, the Cholesky factor, the last layer's processes, and their μ̃.
-        """
+        """Return samples of all layers but the last, the factor, the last layer's processes, and their μ̃."""
         noise_at(self.noise, self.processes[0].points(x), -2)
         points = PointFactor(self.noise)
         below: list[Tensor] = []

@@ -102,7 +102,6 @@ class Plateau(Callback):
         self.waited: Tensor | int = 0  # windows since the best one
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """Add the bound to the window; at the end of the window, compare its mean with the best one."""
         self.total = self.total + bound
         if step % self.every:
             return False
@@ -146,7 +145,6 @@ class FallingStrips(Callback):
         self.ended: Tensor | bool = False
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """At the end of a strip, compute the score and compare it with the last one."""
         if step % self.every:
             return False
         with torch.no_grad():
@@ -188,7 +186,6 @@ class StoredStates(Callback):
         self.states: dict[str, list[Tensor]] = {}
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> None:
-        """Store the state at every k-th step after burn-in."""
         if step <= self.burn_in or (step - self.burn_in) % self.every:
             return
         for name, value in point_parameters(net).items():
@@ -215,7 +212,6 @@ class FunctionCallback(Callback):
         self.function = function
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:
-        """Call the function."""
         return self.function(step, bound, net)
 
     def describe(self) -> str:

@@ -72,7 +72,6 @@ class EarlyStopping(Callback):
         self.kept: dict[str, Tensor] = {}  # the best state
 
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        """Score the state at every `every`-th step, and keep it if it is the best so far."""
         if step % self.every:
             return False
         score = self._score(net)
@@ -127,7 +126,6 @@ class EarlyStopping(Callback):
         return {name: value for name, value in found.items() if tuple(value.shape[:axes]) == net.replicas}
 
     def _keep(self, net: Network, gained: Tensor) -> None:
-        """Copy the state of the replicas that gained."""
         for name, value in self._state(net).items():
             kept = self.kept.get(name)
             if kept is None:

@@ -179,7 +179,6 @@ class History:
         return axes
 
     def __repr__(self) -> str:
-        """Show the number of steps and the verdict in a few words."""
         replicas = f", replicas={tuple(self.elbo.shape[1:])}" if self.elbo.dim() > 1 else ""
         stopped = f", ended by {self.stopped_by}" if self.stopped_by else ""
         return f"History({len(self.elbo)} steps{replicas}, {self._word(self.trend())}{stopped})"

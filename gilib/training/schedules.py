@@ -39,7 +39,6 @@ class LinearDecay(Schedule):
     start: Fraction = 0.5
 
     def __call__(self, step: int, steps: int) -> float:
-        """Return 1 until `start`, then the fraction of the remaining steps that is left."""
         return min(1.0, (1.0 - step / steps) / (1.0 - self.start))
 
 
@@ -62,7 +61,6 @@ class CosineDecay(Schedule):
     last: Fraction = 0.1
 
     def __call__(self, step: int, steps: int) -> float:
-        """Return a factor between 1 and `last`."""
         done = max(0.0, (step / steps - self.start) / (1.0 - self.start))
         return self.last + (1.0 - self.last) * 0.5 * (1.0 + math.cos(math.pi * done))
 
@@ -97,7 +95,6 @@ class PiecewiseConstant(Schedule):
             )
 
     def __call__(self, step: int, steps: int) -> float:
-        """Return the factor of the interval that contains the step."""
         return self.factors[sum(step >= boundary for boundary in self.boundaries)]
 
 
@@ -119,5 +116,4 @@ class ExponentialDecay(Schedule):
     needs_total = False
 
     def __call__(self, step: int, steps: int) -> float:
-        """Return the factor at this step."""
         return float(self.rate ** (step / self.every))

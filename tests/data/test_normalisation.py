@@ -85,7 +85,7 @@ def test_state_survives_a_file(tmp_path):
     normalisation = Normalisation.fit(*some_data()).to(torch.float32)
     assert {value.dtype for value in normalisation.state().values()} == {torch.float32}
     torch.save(normalisation.state(), tmp_path / "state.pt")
-    back = Normalisation.from_state(torch.load(tmp_path / "state.pt", weights_only=True))
+    back = Normalisation(**torch.load(tmp_path / "state.pt", weights_only=True))
     for name, value in normalisation.state().items():
         assert torch.equal(value, back.state()[name])
 
@@ -104,7 +104,6 @@ ONE = torch.ones(1)
         (lambda: Normalisation.identity(3, 1).x(torch.ones(4, 2)), ValueError, r"x must have 3 columns"),
         (lambda: Normalisation(ONE, ONE, ONE, ONE, 0 * ONE), ValueError, "y_stretch must be finite and pos"),
         (lambda: Normalisation.fit(torch.ones(2, 1), weights=ONE), ValueError, r"weights must be \[2\]"),
-        (lambda: Normalisation.from_state({"x_mean": ONE}), ValueError, "state holds .*y_std.*got"),
     ],
 )
 def test_bad_input_is_refused(call, error, message):

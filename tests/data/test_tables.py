@@ -54,7 +54,7 @@ def published() -> Path:
 @pytest.fixture(scope="module", params=SETS)
 def dataset(request) -> Dataset:
     """Each of the nine sets."""
-    return load_uci(request.param, download=False)
+    return load_uci(request.param)
 
 
 def read_numbers(path: Path) -> np.ndarray:
@@ -124,7 +124,7 @@ def test_duplicates_stated_in_the_notes(dataset):
 
 def test_every_folder_name_is_an_alias():
     for entry in UCI_SETS.values():
-        assert load_uci(entry.folder.upper(), download=False).name == entry.name
+        assert load_uci(entry.folder.upper()).name == entry.name
     with pytest.raises(ValueError, match="no UCI set 'iris': choose one of boston, concrete, .*, wine"):
         load_uci("iris")
 
@@ -228,5 +228,6 @@ def test_other_values_and_a_missing_file(monkeypatch):
     with pytest.raises(ChecksumError, match="published values of co2.*install gilib again"):
         load_co2()
     monkeypatch.setattr(storage, "shipped_table", lambda name: None)
-    with pytest.raises(DataError, match="made without its data: install gilib again"):
-        load_co2()
+    for load in (load_co2, lambda: load_uci("yacht")):
+        with pytest.raises(DataError, match="made without its data: install gilib again"):
+            load()

@@ -37,7 +37,6 @@ VALUES = [
     (Bali, {"update_rate": 0.0}, "update_rate must be a positive"),
     (Bali, {"update_rate": 1.5}, r"update_rate must be at most 1, .*, got 1\.5"),
     (Bali, {"prior": "flat"}, "unknown prior 'flat': choose one of 'absolute', 'relative'"),
-    (Collapsed, {"evaluations": 1}, "evaluations must be an integer of at least 2"),
     (Collapsed, {"tolerance": 0.0}, "tolerance must be a positive"),
     (NaturalGradient, {"lr": 0.0}, "lr must be a positive"),
     (NaturalGradient, {"lr": 1.5}, "lr of natural gradients must be at most 1"),

@@ -7,20 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variant:
-    """One known content of the files of a layout.
+    """One known content of the files of a layout."""
 
-    Attributes:
-        label: its name in reported results.
-        fingerprints: one for each file, computed by the layout's format.
-        sha256: checksum of the decoded arrays, see `gilib.data.sha256_of_images`; empty if only the
-            publishers' checksums of the files are known.
-        note: warnings for users of this variant.
-    """
-
-    label: str
-    fingerprints: tuple[str, ...]
-    sha256: str = ""
-    note: str = ""
+    label: str  # name in reported results
+    fingerprints: tuple[str, ...]  # one for each file, computed by the layout's format
+    sha256: str = ""  # of the decoded arrays; empty if only the publishers' checksums of the files are known
+    note: str = ""  # warnings for users of this variant
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,6 @@ class ClassificationSet:
     licence: str = CC_BY  # licence of the data
     note: str = ""  # warnings for users of the data
 
-    @property
-    def has_header(self) -> bool:
-        """Whether the first line names the columns."""
-        return self.label_column != "last"
-
 
 _SETS = (
     ClassificationSet(

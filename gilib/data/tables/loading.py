@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import warnings
 from typing import Any
 
 import numpy as np
@@ -23,28 +22,24 @@ CO2_SHA256 = "58ea31bc59d7b69342444f970307ffdc25960bf5eb8f22d5cbf79075b186f5ad"
 
 
 @checked
-def load_uci(name: str, download: bool = True) -> Dataset:
+def load_uci(name: str) -> Dataset:
     """Load a UCI regression set with its published splits (Hernández-Lobato & Adams, 2015).
 
     The package includes all nine: the `data.txt` of the publishers of the splits (Gal & Ghahramani, 2016),
     compressed. The data are from the UCI repository (licence CC BY 4.0), except boston and kin8nm, for which
-    no licence is stated; see `source`, `licence` and `note` of the result. If the package was built without
-    its data, the files are looked up below the environment variable `GILIB_DATA` as `uci/FOLDER/data.txt` or
-    `FOLDER/data.txt`, then below the user's cache, and at last downloaded from the publishers' repository.
-    The decoded arrays are always checked against the recorded SHA-256.
+    no licence is stated; see `source`, `licence` and `note` of the result. The decoded arrays are checked
+    against the recorded SHA-256.
 
     Args:
         name: boston, concrete, energy, kin8nm, naval, power, protein, wine or yacht, or the publishers'
             folder name.
-        download: whether a file that is not on this machine may be downloaded.
 
     Returns:
         The data set in original units: inputs `[N, D]` and target `[N, 1]`, float64.
 
     Raises:
-        ChecksumError: if the file holds other values than the published ones.
-        DataError: if the file cannot be read, or is not on this machine and `download` is false.
-        DownloadError: if the file could not be downloaded.
+        ChecksumError: if the package's file holds other values than the published ones.
+        DataError: if that file cannot be read, or the package was made without it.
         TypeError: if `name` is not a string.
         ValueError: if there is no such set.
 
@@ -52,39 +47,22 @@ def load_uci(name: str, download: bool = True) -> Dataset:
     torch.Size([308, 6])
     """
     entry = regression_sets.find_set(name)
-    if content := storage.shipped_table(entry.name):
-        return _regression(entry, content, storage.SHIPPED)
-    folders = f"uci/{entry.folder}", entry.folder, f"{entry.folder}/data"
-    path = storage.find_file(*(f"{folder}/data.txt" for folder in folders))
-    if path is None:
-        path = storage.data_directory() / folders[0] / "data.txt"
-        if not download:
-            raise DataError(
-                f"{entry.name} is not on this machine: save {entry.url} as {path}, or set the environment "
-                "variable GILIB_DATA to a folder that has it, or pass download=True"
-            )
-        storage.fetch(entry.url, path, lambda content: _regression(entry, content, entry.url))
-    return _regression(entry, path.read_bytes(), str(path))
-
-
-def _regression(entry: UciSet, content: bytes, origin: str) -> Dataset:
-    """Parse the content of a `data.txt`; `origin` names the file in errors."""
-    remedies = {
-        storage.SHIPPED: AGAIN,
-        entry.url: "that file was changed or altered on its way; report this to the authors of gilib",
-    }
-    fresh = f"delete that file, then load again to fetch a fresh copy, or save {entry.url} in its place"
-    remedy = remedies.get(origin, fresh)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # an empty file is reported below, with its remedy
-            table = np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float64, ndmin=2)
-    except ValueError as error:
-        raise DataError(f"{origin} is not a table of numbers ({error}): {remedy}") from error
-    _check_shape(entry.name, table, (entry.rows, entry.columns), origin, remedy)
+    table = _shipped_numbers(entry.name)
+    _check_shape(entry.name, table, (entry.rows, entry.columns), storage.SHIPPED, AGAIN)
     target = entry.num_features
-    x, y = table[:, :target], table[:, target : target + 1]
-    return _verified(_described(entry, x, y, num_splits=entry.num_splits), entry.sha256, origin, remedy)
+    dataset = _described(entry, table[:, :target], table[:, target : target + 1], num_splits=entry.num_splits)
+    return _verified(dataset, entry.sha256, storage.SHIPPED, AGAIN)
+
+
+def _shipped_numbers(name: str) -> np.ndarray:
+    """Return the numbers of a table that ships with the package."""
+    content = storage.shipped_table(name)
+    if content is None:
+        raise DataError(f"this package was made without its data: {AGAIN}")
+    try:
+        return np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float64, ndmin=2)
+    except ValueError as error:
+        raise DataError(f"{storage.SHIPPED} is not a table of numbers ({error}): {AGAIN}") from error
 
 
 @checked
@@ -127,7 +105,7 @@ def _classification(entry: ClassificationSet, content: bytes, origin: str, remed
     try:
         rows = [row for row in csv.reader(content.decode("ascii").splitlines()) if row]
         inputs, column = list(range(entry.num_features)), entry.num_features
-        if entry.has_header:
+        if entry.label_column != "last":
             names, rows = rows[0], rows[1:]
             column = names.index(entry.label_column)
             inputs = [k for k, name in enumerate(names) if k != column and name not in entry.dropped]
@@ -158,10 +136,7 @@ def load_co2() -> Dataset:
     >>> series.x[0], series.y[0]
     (tensor([1958.2083], dtype=torch.float64), tensor([316.1000], dtype=torch.float64))
     """
-    content = storage.shipped_table("co2")
-    if content is None:
-        raise DataError(f"this package was made without its data: {AGAIN}")
-    table = np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float64, ndmin=2)
+    table = _shipped_numbers("co2")
     years = table[:, 0] + (table[:, 1] - 0.5) / 12.0
     dataset = Dataset(
         name="co2",

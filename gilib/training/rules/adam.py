@@ -116,7 +116,6 @@ class RunningAdam(RunningRule):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimiser's state, and the total number of steps if the schedule depends on it."""
         return {"adam": self.optimiser.state_dict(), "steps": self.rule.total(self.problem.steps)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -151,7 +150,6 @@ class RunningWithAdam(RunningRule):
             self.adam.optimiser.update(gradients, self.active)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return Adam's state, and the total number of steps if the rule's own schedule depends on it."""
         adam = None if self.adam is None else self.adam.state_dict()
         return {"adam": adam, "steps": self.rule.total(self.problem.steps)}
 

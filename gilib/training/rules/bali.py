@@ -122,12 +122,6 @@ class Bali(Rule):
             )
 
     def begin(self, problem: Problem) -> RunningBali:
-        """Return the rule at work.
-
-        Raises:
-            ValueError: if the rule cannot train a layer or a learned parameter, or does not support the noise
-                or the arithmetic.
-        """
         return RunningBali(self, problem)
 
 
@@ -237,7 +231,6 @@ class RunningBali(RunningRule):
         return PassResult(recording.drawn, places, gradients, batch.fraction * bound)
 
     def _is_first(self, batch: Batch) -> bool:
-        """Return whether no minibatch has been averaged yet."""
         return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
 
     def _drawn(self, batch: Batch) -> Drawn:
@@ -267,7 +260,6 @@ class RunningBali(RunningRule):
         return [layer.place(step, own) for layer, step, own in zip(self.layers, steps, parts, strict=True)]
 
     def _average(self, batch: Batch, passed: PassResult, squares: Sequence[Tensor], weight: float) -> None:
-        """Compute the new state of every layer."""
         rates = self.rates
         scales, seen = [layer.posterior.mean_square for layer in self.layers], []
         for k, (layer, step, place) in enumerate(zip(self.layers, passed.steps, passed.places, strict=True)):
@@ -286,7 +278,6 @@ class RunningBali(RunningRule):
         self._take(moved, scales, passed.bound)
 
     def _versions(self) -> list[int]:
-        """Return how often each layer's step count has been written."""
         return [layer.posterior.steps._version for layer in self.layers]
 
     def _take(self, moved: Sequence[JointState], scales: Sequence[Tensor], bound: Tensor) -> None:
@@ -312,7 +303,6 @@ class RunningBali(RunningRule):
             return layer.layer.located("", layer.averaged, batch, strength, rate, place)
 
     def _warn_of_few(self, points: float) -> None:
-        """Warn at the first step if minibatches are small."""
         if not self.warned and round(points) < min(SENSIBLE_BATCH, self.problem.objective.num_data):
             warnings.warn(
                 f"BALI averages regressions of {round(points)} points, and each must determine the noise: "

@@ -80,15 +80,9 @@ class NoisyKFAC(SampledWeightRule):
             )
 
     def statistic(self) -> Statistic:
-        """Return the function that computes the second moments of both factors."""
         return second_moments
 
     def begin(self, problem: Problem) -> RunningKFAC:
-        """Return the rule at work.
-
-        Raises:
-            ValueError: if no layer has learned `MatrixGaussian` weights, or one has an unsuitable prior.
-        """
         return RunningKFAC(self, problem)
 
 
@@ -128,7 +122,6 @@ class RunningKFAC(RunningSampledWeightRule):
         return move
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """Return A and S of every layer."""
         return {"inputs": self.inputs, "outputs": self.outputs}
 
 
@@ -137,5 +130,4 @@ def _factor(precision: Tensor) -> Tensor:
 
 
 def _root(precision: Tensor) -> Tensor:
-    """Return the Cholesky factor of the inverse."""
     return _factor(torch.cholesky_inverse(_factor(precision)))

@@ -84,7 +84,6 @@ class RunningNaturalGradient(RunningWithAdam):
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
     def step(self, batch: Batch) -> Tensor:
-        """Take one step of each kind, from a single gradient."""
         parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
         bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *self.others])
         self.active &= bound.isfinite()

@@ -69,7 +69,8 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         self.trained = [
             TrainedLayer(position, layer, layer.weights)
             for position, layer in enumerate(layers)
-            if isinstance(layer.posterior, kind) and _is_learned(layer)
+            if isinstance(layer.posterior, kind)
+            and all(parameter.requires_grad for parameter in layer.modules_built()[1].parameters())
         ]
         if not self.trained:
             raise ValueError(
@@ -177,7 +178,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         return bound, of_weights, list(gradients)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the statistics, and Adam's state."""
         return {**self.moments(), **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -241,10 +241,6 @@ def squared_gradients(features: Tensor, output_gradients: Tensor) -> tuple[Tenso
     (tensor([[[20.]]]),)
     """
     return (output_gradients.shape[-2] * matmul(features.square().mT, output_gradients.square()),)
-
-
-def _is_learned(layer: WeightLayer) -> bool:
-    return all(parameter.requires_grad for parameter in layer.modules_built()[1].parameters())
 
 
 def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:

@@ -84,11 +84,6 @@ class SGHMC(Rule):
         return self.burn_in if self.adaptation is None else self.adaptation
 
     def begin(self, problem: Problem) -> RunningSGHMC:
-        """Return the chain at its start.
-
-        Raises:
-            ValueError: if there is nothing to sample.
-        """
         return RunningSGHMC(self, problem)
 
 
@@ -147,7 +142,6 @@ class RunningSGHMC(RunningWithAdam):
 
     @torch.no_grad()
     def _move(self, gradients: Sequence[Tensor], adapting: bool) -> None:
-        """Move every active replica by one step."""
         rule, moving = self.rule, self.active[..., None, None]
         for value, own, gradient in zip(self.values, self.coordinates, gradients, strict=True):
             slope = self.problem.objective.num_data * gradient  # the bound is per data point
@@ -186,7 +180,6 @@ class RunningSGHMC(RunningWithAdam):
             value.copy_(own)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return momenta and scales, the window, and Adam's state."""
         coordinates = [dict(vars(own)) for own in self.coordinates]
         return {"coordinates": coordinates, "window": self.window, **super().state_dict()}
 

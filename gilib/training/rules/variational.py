@@ -61,7 +61,6 @@ class VariationalRule(SampledWeightRule, ABC):
         object.__setattr__(self, "betas", tuple(self.betas))
 
     def begin(self, problem: Problem) -> RunningVariational:
-        """Return the rule at work."""
         return RunningVariational(self, problem)
 
     @abstractmethod
@@ -110,11 +109,9 @@ class VOGN(VariationalRule):
     lr: Positive = 5e-2
 
     def statistic(self) -> Statistic:
-        """Return the function that computes the mean squares of single examples' gradients."""
         return squared_gradients
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the mean squares of single examples' gradients."""
         (squares,) = gradients.statistics
         return squares.mean(0)
 
@@ -179,7 +176,6 @@ class NoisyAdam(VariationalRule):
         return (gradients.gradient + state.prior * gradients.weights).mean(0)
 
     def divisor(self, per_point: Tensor) -> Tensor:
-        """Return the next c plus the damping."""
         return per_point + self.damping
 
 
@@ -218,7 +214,6 @@ class IVON(VariationalRule):
         return 0.5 * current * (1.0 + change.square())
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the gradient of the data's loss alone."""
         return gradients.gradient.mean(0)
 
     def direction(self, slope: Tensor, state: LayerState) -> Tensor:
@@ -257,7 +252,6 @@ class RunningVariational(RunningSampledWeightRule):
         return self.rule.divisor(per_point)
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """Return the first moments."""
         return {"first": self.first}
 
 
@@ -275,5 +269,4 @@ class RunningVadam(RunningVariational):
         return (self.second[k] / (1.0 - decay**steps)).sqrt() + prior
 
     def moments(self) -> dict[str, list[Tensor]]:
-        """Return both moments."""
         return {"first": self.first, "second": self.second}

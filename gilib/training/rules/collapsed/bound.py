@@ -110,15 +110,11 @@ def collapsed(sums: Sums, noise: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def weight_correction(noise: Tensor, weights: Tensor) -> Tensor:
-    """Return w log N(y; f, σ²) - log N(y; f, σ²/w), which depends neither on y nor on f, `[G, N]`.
+    """Return w log N(y; f, σ²) - log N(y; f, σ²/w), which needs only σ² `[G, N]` and w `[N]`, `[G, N]`.
 
     Under Gaussian noise a row that counts w times is one row, whose noise has a w-th of the variance, plus
 
         ½ [(1 - w) log(2πσ²) - log w].
-
-    Args:
-        noise: σ², `[G, N]`.
-        weights: w, `[N]`.
     """
     return 0.5 * ((1.0 - weights) * (noise.log() + LOG_2PI) - weights.log())
 

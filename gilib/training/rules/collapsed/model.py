@@ -198,7 +198,6 @@ class SingleProcess(CollapsedModel):
         return 0.5 * self.noise.log().sum()
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`."""
         return squares_left_out(self.process, self.noise.detach(), x, y, weights)
 
     @torch.no_grad()

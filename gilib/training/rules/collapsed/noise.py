@@ -80,7 +80,6 @@ class ProcessWithNoise(CollapsedModel):
         return fit - 0.25 * (weights * doubt).sum() - posterior.divergence - rounding
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`, with the constant noise σ²."""
         return squares_left_out(self.mean, self._variance.detach(), x, y, weights)
 
     @torch.no_grad()

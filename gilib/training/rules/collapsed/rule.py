@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gilib.arguments import Count, Positive
+from gilib.arguments import Positive
 from gilib.kernels.modules import kernels_with_prior
 from gilib.likelihoods import Categorical, HeteroscedasticGaussian, Likelihood
 from gilib.likelihoods.weighted import Weighted
@@ -21,9 +21,9 @@ from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.rules.collapsed.classes import process_of_classes
 from gilib.training.rules.collapsed.model import CollapsedModel, single_process
 from gilib.training.rules.collapsed.noise import process_with_noise
-from gilib.validation import check_count
 
 PATIENCE = 3  # steps in a row with next to no gain that end the search
+EVALUATIONS, MEMORY = 20, 20  # most in a line search; pairs of steps and gradients that L-BFGS keeps
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,6 @@ class Collapsed(Rule):
     the last one has ended. Expectations are averages over the same 128 normals at every point.
 
     Args:
-        memory: number of pairs of steps and gradients that L-BFGS keeps.
-        evaluations: largest number of evaluations in a line search.
         tolerance: nats per point; the search stands still after three steps in a row that gain less.
 
     >>> Collapsed().tolerance
@@ -72,12 +70,7 @@ class Collapsed(Rule):
 
     default_num_samples: ClassVar[int] = 1
     supports_kl_weight: ClassVar[bool] = False
-    memory: Count = 20
-    evaluations: int = 20
     tolerance: Positive = 1e-5
-
-    def __post_init__(self) -> None:
-        check_count(self.evaluations, "evaluations", 2)
 
     def begin(self, problem: Problem) -> RunningCollapsed:
         """Return the rule at work.
@@ -115,8 +108,8 @@ class RunningCollapsed(RunningRule):
         return torch.optim.LBFGS(
             self.parameters,
             max_iter=1,
-            max_eval=self.rule.evaluations,
-            history_size=self.rule.memory,
+            max_eval=EVALUATIONS,
+            history_size=MEMORY,
             line_search_fn="strong_wolfe",
         )
 
@@ -144,7 +137,6 @@ class RunningCollapsed(RunningRule):
         return torch.full((), self.last, dtype=batch.x.dtype, device=batch.x.device)
 
     def _data(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return inputs, targets and weights, `[N]`."""
         if self.weighted is None:
             return batch.x, batch.y, ones(batch.x)
         y, weights = self.weighted.parts(batch.y)
