@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 
 FUNCTIONS = {name: rf"\{name} " for name in "log exp det tr diag sin cos min KL Cov".split()}
-NAMED = "Id chol vec mean dim softmax GP Gamma Bernoulli Categorical IW MN".split()
+NAMED = "Id chol vec mean dim softmax GP Gamma Poisson Bernoulli Categorical IW MN".split()
 FUNCTIONS |= {name: rf"\operatorname{{{name}}}" for name in NAMED}
 ACCENTS = {"\u0302": "hat", "\u0303": "tilde"}
 SYMBOLS = {"~": r"\sim ", "·": r"\cdot ", "½": r"\tfrac12 ", "‖": r"\Vert ", "{": r"\{", "}": r"\}"}
@@ -17,7 +17,7 @@ INDEX = r"(?:\{[^{}]*\}|\([^()]*\)|-?√?[A-Za-zα-ω\d½]+(?:,[a-z]+)*'*)"
 TOKEN = re.compile(
     rf"""
     (?P<sum>Σ(?=_[a-zλ]\ |\ log|\ [a-z][²ᵀ]|[A-Z]²)|Π)  # any other Σ is a matrix,
-    |(?P<mean>E(?=\(|\[|_[a-z]\[|\ log|\ [a-z]_))       # any other E and V, too
+    |(?P<mean>E(?=\(|\[|_[A-Za-z]\[|\ log|\ [a-z]_))    # any other E and V, too
     |(?P<variance>V(?=\ f))
     |(?P<normal>N(?=\())
     |(?P<given>(?<=\ )[|‖](?=\ ))
@@ -39,11 +39,11 @@ TOKEN = re.compile(
 FOREIGN = re.compile(r"[\"@#&$%\\`?!́]|[A-Za-z]\.[A-Za-z]|(?<!I)[A-Za-z]_(?!sno)[a-z]{3}|.\*|\*.")
 NAME = re.compile(r"(?<!ᵀ)[A-Za-z]{2,}")
 INDEXED = re.compile(
-    rf"(?<![A-Za-z_])(?:[A-Za-zα-ωΓ-Ω][̂̃]?²?_(?!(?!sno)[a-z]{{3}}){INDEX}|Id_{INDEX}|[a-z]+_[a-z\d]\b|[a-z]+²)|√[a-z]+"
+    rf"(?<![A-Za-z_])(?:[A-Za-zℓα-ωΓ-Ω][̂̃]?²?_(?!(?!sno)[a-z]{{3}}){INDEX}|Id_{INDEX}|[a-z]+_[a-z\d]\b|[a-z]+²)|√[a-z]+"
 )
 EVIDENCE = re.compile(
     r"[α-ωΓ-Ωℓ½√²⁻ᵀ₀-₉‖∂·⊗←∝≤≥≈̂̃]|\bN\(|(?:(?<![A-Za-z])[A-Za-z]|\))_[a-z\d]"
-    r"|(?<!\w)[A-Za-z]\S* [=~<>+/|×*-] \S|^\w\S*[=+]\S+$|\d × \d"
+    r"|\bE_[A-Z]\[|(?<!\w)[A-Za-z]\S* [=~<>+/|×*-] \S|^\w\S*[=+]\S+$|\d × \d"
 )
 SHORT = 30  # letters that a line of a phone holds
 NO_SPACE = "\\ \u200b\\ "  # a line may break here

@@ -6,8 +6,9 @@ import inspect
 import re
 import shutil
 import sys
+from abc import ABC
 from collections import namedtuple
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -75,6 +76,7 @@ FIELD = type(vars(namedtuple("Point", "x"))["x"])  # what a named tuple has in a
 
 ALIAS = re.compile(r"(?:(?<=[:|,] )|(?<=\[))(?:~?gilib\.arguments\.)?([A-Z]\w+)(?=[ ,)\]])")
 CHECKED = re.compile(r"~?(?:\w+\.)?Annotated\[((?:[^][,]|\[[^]]*\])+), [^]]*\]")
+MODULE = re.compile(r"<class 'torch\.nn\.[\w.]*?(\w+)'>")
 
 
 def rooms(package: ModuleType) -> dict[str, tuple[ModuleType, list[str]]]:
@@ -123,11 +125,16 @@ def tidy_docstring(app: Sphinx, what: str, name: str, value: Any, options: Any, 
 def plain_signature(
     app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str | None, str | None]:
-    """``int`` where an annotation checks it; nothing of torch's constructors where a class has none."""
+    """``int`` where an annotation checks it, a default as one writes it; nothing of torch's constructors."""
     if what == "class" and (signature or "").startswith("(*args"):
         return "", None
     plain = ALIAS.sub(lambda found: checked_types().get(found[1], found[0]), signature or "")
-    return signature and CHECKED.sub(r"\1", plain), returns
+    plain = MODULE.sub(r"nn.\1", CHECKED.sub(r"\1", plain))
+    for made in fields(value) if what == "class" and is_dataclass(value) else ():
+        if made.init and (make := made.default_factory) is not MISSING:
+            called = f"{make.__name__}()" if inspect.isclass(make) else repr(make())
+            plain = plain.replace("<factory>", called, 1)
+    return signature and plain, returns
 
 
 @cache
@@ -147,12 +154,53 @@ def leave_out_foreign(app: Sphinx, what: str, name: str, value: Any, skip: bool,
     return True if foreign else None
 
 
+@cache
+def public_classes() -> set[type]:
+    """The classes that pages document."""
+    return {value for _, value in public_names(gilib()).values() if inspect.isclass(value)}
+
+
+def hidden(kind: type) -> bool:
+    """Whether a class is ours, and no page documents it."""
+    return kind.__module__.split(".")[0] in PACKAGES and kind not in public_classes()
+
+
+def bases(kind: type) -> list[type]:
+    """The bases of a class, without object; in place of one that no page documents, its own."""
+    own = [base for base in kind.__bases__ if base is not object and not hidden(base)]
+    for base in filter(hidden, kind.__bases__):
+        own += [
+            above for above in bases(base) if above is not ABC and not any(issubclass(k, above) for k in own)
+        ]
+    return own
+
+
+def taken_in(kind: type) -> list[str]:
+    """Names of members that a class has from bases which no page documents, with docstrings of their own."""
+    shown = [own for base in bases(kind) if base in public_classes() for own in base.__mro__]
+    return [
+        name
+        for base in kind.__mro__
+        if hidden(base)
+        for name, member in vars(base).items()
+        if inspect.isroutine(member) or isinstance(member, property)
+        if member.__doc__ and not name.startswith("_")
+        if not any(name in vars(own) for own in (kind, *shown))
+    ]
+
+
+def show_bases(app: Sphinx, name: str, value: Any, options: Any, found: list[type]) -> None:
+    """Name the bases that pages document."""
+    found[:] = bases(value)
+
+
 def entry(name: str, value: Any, room: str) -> list[str]:
     """The autodoc directive of one public name, with a line that leads back to the book."""
     back = ["", "   .. rst-class:: derived", "", f"      {derivations.where(room, name).sentence()}", ""]
     if inspect.isclass(value):
-        inherits = value.__bases__ != (object,)
-        return [f".. autoclass:: {name}", *["   :show-inheritance:"] * inherits, *back]
+        members = dict.fromkeys(own for own in (*vars(value), *taken_in(value)) if not own.startswith("_"))
+        options = [f"   :members: {', '.join(members)}", *["   :show-inheritance:"] * bool(bases(value))]
+        return [f".. autoclass:: {name}", *options, *back]
     if inspect.isroutine(value):
         return [f".. autofunction:: {name}", *back]
     return [f".. autodata:: {name}", "   :no-value:", *back]
@@ -169,8 +217,7 @@ def leave_internal_names(
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
         modules = [module for name, module in sys.modules.items() if name.split(".")[0] in PACKAGES]
         return content if any(hasattr(module, target) for module in modules) else None
-    classes = [value for _, value in public_names(gilib()).values() if inspect.isclass(value)]
-    public = {f"{value.__module__}.{value.__qualname__}" for value in classes}
+    public = {f"{value.__module__}.{value.__qualname__}" for value in public_classes()}
     try:
         value = getattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
     except (ImportError, AttributeError):
@@ -245,6 +292,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("config-inited", configure, priority=400)
     app.connect("autodoc-process-docstring", tidy_docstring, priority=400)
     app.connect("autodoc-process-signature", plain_signature)
+    app.connect("autodoc-process-bases", show_bases)
     app.connect("autodoc-skip-member", leave_out_foreign)
     app.connect("missing-reference", leave_internal_names)
     app.add_directive("gilib-room", Room)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -65,9 +66,9 @@ class WishartFamily(FromNormals, ABC):
         """The scale matrix, `[*batch, p, p]`."""
         return self.scale_tril @ self.scale_tril.mT
 
-    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> WishartFamily:
+    def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Return this distribution with a larger batch shape, without copying the parameters."""
-        new: WishartFamily = self._get_checked_instance(type(self), _instance)
+        new: Self = self._get_checked_instance(type(self), _instance)
         batch_shape = torch.Size(batch_shape)
         new.df = self.df.expand(batch_shape)
         new.scale_tril = self.scale_tril.expand(*batch_shape, *self.event_shape)

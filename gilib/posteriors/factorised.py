@@ -28,8 +28,8 @@ class Factorised(Posterior):
 
     Args:
         initial_variance: sets the variances at the start; see `variance_start`.
-        variance_start: "paper": the variances start at initial_variance/√I. "reference": they start at
-            initial_variance/I, as in the authors' code.
+        variance_start: "paper": the variances start at `initial_variance / √I`. "reference": they start at
+            `initial_variance / I`, as in the authors' code.
 
     >>> Factorised().initial_variance
     0.001

@@ -27,7 +27,7 @@ class MatrixGaussian(Posterior):
     NealPrior, V and Σ as multiples of the identity.
 
     Args:
-        initial_variance: the variances of the weights start at initial_variance/√I, like those of
+        initial_variance: the variances of the weights start at `initial_variance / √I`, like those of
             `Factorised`.
 
     >>> MatrixGaussian().initial_variance

@@ -55,7 +55,7 @@ class Coverage:
         assert axes is not None
         shown = self.table[self.table.index.get_level_values(-1) != ALL]
         places = np.arange(len(shown))
-        axes.hlines(places, shown["least"], shown["most"], color="#BBBBBB", linewidth=6, alpha=0.5, zorder=0)
+        axes.hlines(places, shown["least"], shown["most"], color="#8C8C8C", linewidth=2, zorder=0)
         axes.axvline(self.coverage, color="#4D4D4D", linestyle="--", linewidth=1, zorder=0)
         axes.plot(shown["inside"], places, **{"marker": "o", "linestyle": "none"} | options)
         names = [" ".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in shown.index]

@@ -168,7 +168,7 @@ class History:
         size = max(1, math.ceil(len(traces) / 100))
         whole = len(traces) // size * size
         means = traces[:whole].unflatten(0, (-1, size)).mean(1)
-        axes.plot(1 + torch.arange(len(traces)), traces, color="#BBBBBB", linewidth=0.5)
+        axes.plot(1 + torch.arange(len(traces)), traces, color="#8C8C8C", linewidth=0.5)
         axes.plot(0.5 + size * (torch.arange(len(means)) + 0.5), means, color="#0072B2")
         shown = traces[len(traces) // 10 :]
         shown = shown[shown.isfinite()]

@@ -47,11 +47,18 @@ def test_a_long_name_breaks_after_its_dots_and_a_number_nowhere(browser: Browser
 
 def test_a_missing_page_leads_back_from_any_depth(browser: Browser, address: str, site: Path) -> None:
     page = browser.new_page()
-    page.route("**/a-book/**", lambda route: route.fulfill(path=site / "404.html"))
-    for path in ("gone.html", "book/chapters/gone.html"):
-        page.goto(f"{address}/a-book/{path}")
+    page.route("**/gone.html", lambda route: route.fulfill(path=site / "404.html"))
+    paths = (
+        ("/a-book/", ""),
+        ("/a-book/", "book/"),
+        ("/book/", "book/chapters/"),
+        ("/", "book/"),
+        ("/", "_modules/gilib/"),
+    )
+    for start, folder in paths:
+        page.goto(f"{address}{start}{folder}gone.html")
         links = page.locator("a").evaluate_all("(links) => links.map((link) => new URL(link.href).pathname)")
-        assert links == ["/a-book/index.html", "/a-book/search.html"]
+        assert links == [f"{start}index.html", f"{start}search.html"]
     page.close()
 
 

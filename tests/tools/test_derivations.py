@@ -29,6 +29,16 @@ def test_every_label_is_one_of_the_book() -> None:
     assert {label for place in places for label in place.labels} - set(derivations.labels()) == set()
 
 
+def test_no_line_names_two_parts_that_are_called_the_same() -> None:
+    text = "\n".join(page.read_text() for page in set(derivations.labels().values()))
+    title = dict(re.findall(r"^\(([\w-]+)\)=\n+#+ (.+)$", text, re.M))
+    rooms = derivations.table().values()
+    places = [place.labels for room in rooms for place in (room.place, *room.names.values())]
+    assert [
+        labels for labels in places if len({title.get(name, name) for name in labels}) < len(labels)
+    ] == []
+
+
 def test_what_is_said_to_be_shown_is_there() -> None:
     labels, missing = derivations.labels(), []
     for name, room in PUBLIC.items():

@@ -4,6 +4,7 @@ import inspect
 import re
 
 import pytest
+import torch
 
 import docstrings
 import formulas
@@ -18,6 +19,7 @@ import gilib_book
         ("V_ij Σ_op", r"V_{ij} \mathrm{Σ}_{op}"),  # a covariance, no sum
         ("W = M + chol(V) E", r"W = M + \operatorname{chol}(V) E"),  # a matrix, no mean
         ("E log P(y | f)", r"\E \log P(y \,|\, f)"),
+        ("E_Q[log P(W)]", r"\E _{Q}[\log P(W)]"),
         ("S'⁻¹ √(v_o + ½)", r"S'^{-1} \sqrt{v_{o} + \tfrac12}"),
         ("W̃ ← β₂^t V^(-1/2)", r"\tilde{W} ← β_{2}^{t} V^{-1/2}"),
         ("Gamma(shape, rate)", r"\operatorname{Gamma}(\text{shape}, \text{rate})"),
@@ -35,6 +37,7 @@ def test_tex(plain: str, tex: str) -> None:
         "The posterior's <σ²> is that of N points (here <λ = 1>), and <Λ>'s factor L; a <y ~ N(f, σ²)>.",
         "With <x = (x_1, ..., x_D)> as in Matérn et al., 1960, Eq. 4, the mean <H⁻¹ b>.",
         "Return <log softmax(f)_y> for every point of f(x)_.",
+        "The log_pq is <E_Q[log P(W)]>; deviations <1 / (2π ℓ_qd)>; counts <y_o ~ Poisson(mean_o exp(f_o))>.",
         "Log <σ²>, x_std and n_samples, log_pq, the paper's A, e.g. 3 of R.",
     ],
 )
@@ -73,8 +76,8 @@ def test_no_greek_letter_of_a_public_docstring_is_left_in_the_text() -> None:
 
 
 def test_signatures_say_what_a_user_writes() -> None:
-    def shown(signature: str) -> str | None:
-        return gilib_book.plain_signature(None, "class", "", None, None, signature, None)[0]  # type: ignore[arg-type]
+    def shown(signature: str, value: object = None) -> str | None:
+        return gilib_book.plain_signature(None, "class", "", value, None, signature, None)[0]  # type: ignore[arg-type]
 
     assert shown("(*args: Any, **kwargs: Any)") == ""
     assert shown("(a: ~typing.Annotated[int, <function check at 0x7f>] | None)") == "(a: int | None)"
@@ -82,6 +85,20 @@ def test_signatures_say_what_a_user_writes() -> None:
         "(a: tuple[int, int] | None = None, b: float = 1.0, c: Prior)"
     )
     assert shown("(a: None | ~gilib.arguments.FloatingType)") == "(a: None | ~torch.dtype)"
+    assert shown("(a=<class 'torch.nn.modules.activation.ReLU'>)") == "(a=nn.ReLU)"
+    assert shown("(groups=<factory>)", gilib.Adam) == "(groups=dict())"
+    recipe = shown("(lower=<factory>, last=<factory>, prior=<factory>)", gilib.recipes.NetworkRecipe)
+    assert recipe == "(lower=Factorised(), last=GlobalInducing(), prior=NealPrior(learn=True))"
+
+
+def test_a_class_lists_what_it_has_from_bases_without_an_entry() -> None:
+    assert gilib_book.bases(gilib.distributions.Wishart) == [torch.distributions.Distribution]
+    assert gilib_book.bases(gilib.LocalInducing) == [gilib.posteriors.InducingPosterior]
+    assert gilib_book.bases(gilib.training.Speed) == []
+    assert {"log_prob", "rsample"} <= set(gilib_book.taken_in(gilib.distributions.Wishart))
+    taken = gilib_book.taken_in(gilib.Linear)  # what Layer documents is there
+    assert "start_at" in taken and "sample" not in taken
+    assert gilib_book.taken_in(gilib.Adam) == []
 
 
 def test_a_type_variable_has_no_words_of_pythons() -> None:

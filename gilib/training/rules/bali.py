@@ -75,7 +75,7 @@ class Bali(Rule):
     Choose the prior's variance. Under `NealPrior()`, with variance 1, the network may underfit few data, even
     to a constant, without a warning. In our search over nine UCI sets, two settings were best overall:
     variance 3, `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3. Data sets differ: check on
-    held-out data, and see *BALI's benchmarks*.
+    held-out data, and see "BALI's benchmarks".
 
     The paper has dense layers only. Here a convolution is a regression, too: each of its windows is an
     observation. So N is the number of points times the number of windows, and means run over both.

@@ -140,7 +140,6 @@ class Vadam(VariationalRule):
     """
 
     def begin(self, problem: Problem) -> RunningVadam:
-        """Return the rule at work; see `VariationalRule.begin`."""
         return RunningVadam(self, problem)
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
