@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import runpy
+import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -26,6 +28,12 @@ def run(work, *arguments, folder: Path | None = None) -> int | None:
     process = start(work, *arguments, folder=folder)
     process.join(300.0)
     return process.exitcode
+
+
+def script(path: Path, *arguments) -> None:
+    """Run a program as the interpreter would."""
+    sys.argv = [str(path), *map(str, arguments)]
+    runpy.run_path(str(path), run_name="__main__")
 
 
 def _begin(environment, folder, work, arguments):
