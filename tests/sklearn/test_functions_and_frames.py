@@ -40,7 +40,7 @@ def test_noise_that_varies_is_that_of_samples():
     y = x[:, 0] + (0.1 + 0.4 * (x[:, 0] > x[:, 0].mean())) * rng.normal(size=len(x))
     x = pd.DataFrame(x, columns=["heat", "load"])
     target = pd.Series(1000.0 * y, name="drift")
-    model = BayesianRegressor("heteroscedastic_gp", steps=20, random_state=0).fit(x, target)
+    model = BayesianRegressor("heteroscedastic_gp", random_state=0).fit(x, target)
     noise = model.noise_sd(x)
     assert isinstance(noise, pd.Series) and noise.max() > 3 * noise.min()
     np.testing.assert_allclose(model.noise_sd_, np.sqrt(np.square(noise).mean()))

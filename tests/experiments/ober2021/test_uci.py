@@ -156,8 +156,6 @@ def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **option
 @pytest.mark.slow
 def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
-    short = dataclasses.replace(uci.SCALES["smoke"], fac_steps=30, steps=10, num_inducing=20)
-    monkeypatch.setitem(uci.SCALES, "smoke", short)
     monkeypatch.setattr(uci_hmc, "hmc", drawn_from_the_prior)
     monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
     monkeypatch.setattr(uci_hmc, "REPEATS", 2)
