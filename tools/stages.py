@@ -29,6 +29,7 @@ PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
 LINKS = "tests/site/test_links.py"
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
+STEALING = ["-n", "2", "--dist", "worksteal"]  # file after file, and no process waits at the end
 SEALED = ROOT / "tools" / "sealed"
 DATA = "GILIB_DATA"
 PUBLISHED = [  # tests that read published files, which do not ship, and skip without them
@@ -64,7 +65,7 @@ STAGES = {
             [*PYTHON, "-m", "mypy", "tools"],
         )
     ),
-    "unit": Stage(([*PYTEST, *IN_PARALLEL, "--durations=40"],), sealed=True),
+    "unit": Stage(([*PYTEST, *STEALING, "--durations=40"],), sealed=True),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),

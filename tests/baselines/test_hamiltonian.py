@@ -1,7 +1,10 @@
 """Hamiltonian Monte Carlo against closed forms, and the model in JAX against the model in torch."""
 
 import dataclasses
+import itertools
 import math
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,7 +76,7 @@ def regression():
     """A Bayesian linear regression: 4 chains, each state nearly independent of the one before."""
     x, y = data((2, 1), points=12)
     sizes = {"step_size_burn_in": 0.1, "step_size": 0.15, "jitter": 0.4}
-    settings = HMCSettings(burn_in=500, samples=20_000, thin=4, leapfrog_steps=10, **sizes)
+    settings = HMCSettings(burn_in=500, samples=10_000, thin=4, leapfrog_steps=10, **sizes)
     return x, y, hmc((2, 1), x, y, 0.5, NealPrior(scale=1.3), settings, progress=False)
 
 
@@ -92,18 +95,27 @@ def test_linear_regression_matches_the_closed_form(regression):
         assert (moments.mean((0, 1)).abs() < 6.0 * error).all()
 
 
-def test_a_jitter_breaks_a_resonance():
-    """Over a standard normal a trajectory of length 2π ends where it began."""
-    x, y = data((2, 1), points=0)
-    length = {"leapfrog_steps": 21, "step_size": math.tau / 21, "step_size_burn_in": math.tau / 21}
-    settings = HMCSettings(burn_in=20, samples=2000, thin=1, coordinates="scaled", **length)
+def test_without_data_the_prior_is_sampled_if_a_jitter_breaks_the_resonance():
+    """Over a standard normal a trajectory of length 2π ends where it began.
+
+    In scaled coordinates (the regression tests the others), to 6 standard errors.
+    """
+    length = {"leapfrog_steps": 21, "step_size": math.tau / 21}
+    settings = HMCSettings(burn_in=0, samples=2000, thin=1, coordinates="scaled", seed=3, **length)
+    x, y = torch.zeros(0, 3), torch.zeros(0, 1)
     plain, varied = (
-        hmc((2, 1), x, y, 1.0, settings=dataclasses.replace(settings, jitter=jitter), progress=False)
+        hmc((3, 8, 1), x, y, 1.0, settings=dataclasses.replace(settings, jitter=jitter), progress=False)
         for jitter in (0.0, 0.3)
     )
     sizes = [effective_sample_size(chains.weights[0].flatten(2)) for chains in (plain, varied)]
     assert (sizes[0] < 50).all() and (sizes[1] > 1000).all()
     assert plain.acceptance.min() > 0.9  # which does not tell
+    for layer, fan_in in zip(varied.weights, (4, 9), strict=True):
+        squares = layer.double().square().mean((-2, -1))  # [chains, kept]
+        error = squares.std() / effective_sample_size(squares).sqrt()
+        assert abs(float(squares.mean()) - 1.0 / fan_in) < 6.0 * float(error)
+    assert layer.dtype == torch.float32
+    assert plain.acceptance_burn_in.isnan().all()
 
 
 def test_every_phase_reports_its_acceptance(regression):
@@ -132,21 +144,6 @@ def test_kept_states_carry_their_joint_density(network):
         chains.weights, x, y, 0.3, [layer.shape[-2] ** -0.5 for layer in chains.weights]
     )
     torch.testing.assert_close(chains.log_joint, expected, rtol=1e-12, atol=1e-9)
-
-
-def test_without_data_the_prior_is_sampled():
-    """In scaled coordinates (the regression tests the others), to 6 standard errors."""
-    settings = HMCSettings(
-        burn_in=0, samples=2000, thin=1, leapfrog_steps=9, step_size=0.2, coordinates="scaled", seed=3
-    )
-    x, y = torch.zeros(0, 3), torch.zeros(0, 1)
-    chains = hmc((3, 8, 1), x, y, 1.0, settings=settings, progress=False)
-    for layer, fan_in in zip(chains.weights, (4, 9), strict=True):
-        squares = layer.double().square().mean((-2, -1))  # [chains, kept]
-        error = squares.std() / effective_sample_size(squares).sqrt()
-        assert abs(float(squares.mean()) - 1.0 / fan_in) < 6.0 * float(error)
-    assert layer.dtype == torch.float32
-    assert chains.acceptance_burn_in.isnan().all()
 
 
 def test_one_chain_keeps_its_axis_and_starts_from_the_prior():
@@ -216,13 +213,15 @@ class TestCheckpoints:
     def test_paused_chains_go_on_where_they_were(self, tmp_path, monkeypatch):
         """And chains in pieces are those of one piece."""
         monkeypatch.setattr(sampling, "PIECES", 2)
+        clock = SimpleNamespace(monotonic=itertools.count().__next__, perf_counter=time.perf_counter)
+        monkeypatch.setattr(sampling, "time", clock)  # a second from one checkpoint to the next
         settings = dataclasses.replace(self.SETTINGS, jitter=0.3)
         whole, path, pauses = self.sample(settings), tmp_path / "chains", []
-        while len(pauses) < 4:
+        for deadline in (-0.5, 1.5, 2.5):
             with pytest.raises(Paused) as pause:
-                self.sample(settings, checkpoint=path, deadline=0.0)
+                self.sample(settings, checkpoint=path, deadline=deadline)
             pauses.append(torch.load(path))
-        assert [(saved["phase"], saved["done"]) for saved in pauses] == [(0, 3), (0, 7), (1, 7), (1, 16)]
+        assert [(saved["phase"], saved["done"]) for saved in pauses] == [(0, 3), (1, 7), (1, 16)]
         assert str(path) in str(pause.value)
         found = self.sample(settings, checkpoint=path, deadline=0.0)  # nothing is left to do
         for name in ("log_joint", "acceptance", "acceptance_burn_in"):
@@ -240,8 +239,13 @@ class TestCheckpoints:
 
 def test_phases_have_keys_of_their_own(monkeypatch):
     """With one key the sampling would repeat the momenta of the burn-in."""
-    phase, keys = sampling.Sampler._phase, []
-    monkeypatch.setattr(sampling.Sampler, "_phase", lambda *args: keys.append(args[1]) or phase(*args))
-    settings = HMCSettings(burn_in=2, samples=2, thin=1, chains=1, leapfrog_steps=2)
-    hmc((1, 1), torch.zeros(3, 1), torch.zeros(3, 1), 1.0, settings=settings, progress=False)
+    keys = []
+
+    def phase(self, key, standing):
+        keys.append(key)
+        standing.energies = [torch.zeros(1, 0)]
+
+    monkeypatch.setattr(sampling.Sampler, "_phase", phase)
+    target = sampling.Target(lambda weights: 0.0, [1.0], False)
+    sampling.Sampler(target, HMCSettings(), progress=False).run((1, 1))
     assert len(keys) == 2 and keys[0] != keys[1]

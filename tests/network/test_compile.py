@@ -26,13 +26,12 @@ def conjugate():
 
 
 NETWORKS = {
-    "full precision": lambda: small_net(gilib.GlobalInducing(precision="full")),
     "few inducing points": lambda: small_net(gilib.GlobalInducing(), points=1),
-    "local": lambda: small_net(gilib.LocalInducing()),
+    "local, full precision": lambda: small_net(
+        (gilib.LocalInducing(), gilib.GlobalInducing("full")), replicas=(2,)
+    ),
     "below": lambda: small_net((gilib.Factorised(), gilib.GlobalInducing())),
-    "replicas": lambda: small_net(gilib.GlobalInducing(), replicas=(2,)),
-    "point": lambda: small_net(gilib.PointEstimate()),
-    "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
+    "conjugate, point": lambda: small_net((gilib.posteriors.Conjugate(), gilib.PointEstimate())),
     "conjugate, trained": conjugate,
     "dropout": lambda: small_net(gilib.posteriors.Dropout(0.3)),
     "nested": nested,
@@ -80,8 +79,8 @@ def test_a_draw_of_images_is_one_graph():
         conv = gilib.Conv2d(inputs, outputs, 3, stride=stride, padding=1, prior=prior)
         return [conv, gilib.layers.InducingBatchNorm(outputs)]
 
-    branches = [[*normalised(2, 3, 2), nn.ReLU(), *normalised(3, 3)], normalised(2, 3, 2)]
-    head = [*normalised(2, 2, prior=gilib.SpatialIWPrior()), nn.ReLU(), nn.MaxPool2d(2)]
+    branches = [[*normalised(2, 3, 2), nn.ReLU()], [gilib.Conv2d(2, 3, 1, stride=2)]]
+    head = [*normalised(2, 2, prior=gilib.SpatialIWPrior()), nn.MaxPool2d(2)]
     block = Sum([gilib.Sequential(branch) for branch in branches])
     layers = [*head, block, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), gilib.Linear(3, 2)]
     net = gilib.Network(images, layers, generator=seeded())

@@ -3,7 +3,6 @@
 import importlib
 import json
 import pkgutil
-import subprocess
 import sys
 from dataclasses import make_dataclass
 
@@ -14,7 +13,7 @@ from torch import nn
 
 import gilib
 from gilib.config import Part, describe, rebuild, subclasses, type_name
-from tests.support import normals, seeded, small_net
+from tests.support import forked, normals, seeded, small_net
 
 
 def own_class(module):
@@ -163,6 +162,6 @@ def test_a_script_loads_what_it_defines_itself(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(FILE)
     for action in ("save", "load"):
-        subprocess.run([sys.executable, script, tmp_path / "model.pt", action], check=True)
+        assert forked.run(forked.script, script, tmp_path / "model.pt", action) == 0
     with pytest.raises(gilib.persistence.CheckpointError, match="unknown layer '__main__:Mine': define Mine"):
         gilib.load(tmp_path / "model.pt")

@@ -1,24 +1,21 @@
 """A file is replaced whole or not at all, whatever happens on the way."""
 
 import os
+import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gilib.files import check_replaceable, replace_file, replacing, write_all
+from tests.support import forked
 
-ROOT = Path(__file__).parents[2]
-KILLED = """
-import os, signal, sys
-from gilib.files import replacing
-with replacing(sys.argv[1]) as stream:
-    stream.write(b"half")
-    stream.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+
+def die_in_the_middle(path):
+    with replacing(path) as stream:
+        stream.write(b"half")
+        stream.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
@@ -80,9 +77,7 @@ def test_what_a_killed_process_leaves_is_swept_by_the_next_and_nothing_else_is(o
     others = ["file.2", ".file.2.0123456789abcdef.new", ".file.kept.new", ".other.0123456789abcdef.new"]
     for name in others:
         old.with_name(name).touch()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", KILLED, str(old)], env=environment, check=False)
-    assert done.returncode < 0 and old.read_bytes() == b"old"
+    assert forked.run(die_in_the_middle, old) == -signal.SIGKILL and old.read_bytes() == b"old"
     assert len(os.listdir(old.parent)) == 2 + len(others)
     replace_file(old.with_name("file.3"), b"another")
     assert len(os.listdir(old.parent)) == 3 + len(others)

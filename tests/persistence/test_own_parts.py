@@ -1,9 +1,6 @@
 """A reader's own layer, posterior, prior and likelihood do all that gilib's do: see `own_parts`."""
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ from torch import nn
 from torch.distributions import Normal
 
 import gilib
-from tests.support import D, assert_equal, normals, own_parts, seeded
+from tests.support import D, assert_equal, forked, normals, own_parts, seeded
 from tests.support.own_parts import LaplaceNoise, LogNormalScale, OneWidth, Warp, data, network, train
 
 R = 2
@@ -69,24 +66,21 @@ def test_a_file_gives_the_same_network_back(trained, tmp_path):
     assert torch.equal(first.centres, second.centres) and torch.equal(first.scale, second.scale)
 
 
+STRANGER = """
+import sys, gilib, pytest
+told = "unknown layer 'tests.support.own_parts:Warp': import tests.support.own_parts first, then try again"
+with pytest.raises(gilib.persistence.CheckpointError, match=told):
+    gilib.load(sys.argv[1])
+import tests.support.own_parts
+gilib.load(sys.argv[1])
+"""
+
+
 def test_a_program_without_the_classes_is_told_what_to_import(trained, tmp_path):
     gilib.save(tmp_path / "model.pt", *trained[:2])
-    program = f"""
-import gilib
-try:
-    gilib.load({str(tmp_path / "model.pt")!r})
-except gilib.persistence.CheckpointError as error:
-    print(error)
-    import tests.support.own_parts
-gilib.load({str(tmp_path / "model.pt")!r})
-"""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    told = (
-        "unknown layer 'tests.support.own_parts:Warp': import tests.support.own_parts first, then try again"
-    )
-    assert told in done.stdout
+    script = tmp_path / "script.py"
+    script.write_text(STRANGER)
+    assert forked.run(forked.script, script, tmp_path / "model.pt") == 0
 
 
 def test_predictions_are_those_of_the_likelihood(trained):

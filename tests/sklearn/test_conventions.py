@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 
-QUICK = {"hidden": (10,), "steps": 10, "lr": 0.05, "num_samples": 5, "random_state": 0}
+QUICK = {"hidden": (10,), "steps": 5, "lr": 0.05, "num_samples": 5, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = X[:, 0] - np.sin(X[:, 1])
 LABELS = np.where(Y > 0, "up", "down")
@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-PROCESS = {"steps": 3, "num_inducing": 10, "random_state": 0}  # the default of few rows
+PROCESS = {"steps": 1, "num_inducing": 5, "random_state": 0}  # the default of few rows
 
 
 @parametrize_with_checks([BayesianRegressor(**PROCESS), BayesianClassifier(**QUICK)])

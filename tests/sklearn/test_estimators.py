@@ -136,11 +136,12 @@ def test_pandas_in_pandas_out():
 
 
 def test_auto_keeps_the_best_bound():
-    model = BayesianRegressor("auto", steps=8, num_inducing=10, random_state=0).fit(X, Y[:, 0])
+    quick = {"steps": 3, "num_inducing": 5, "random_state": 0}
+    model = BayesianRegressor("auto", **quick).fit(X, Y[:, 0])
     assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.elbo_ == max(model.elbos_.values()) == model.elbos_[model.model_]
     assert set(model.histories_) == set(model.elbos_) and model.histories_[model.model_] is model.history_
-    alone = BayesianRegressor(model.model_, steps=8, num_inducing=10, random_state=0).fit(X, Y[:, 0])
+    alone = BayesianRegressor(model.model_, **quick).fit(X, Y[:, 0])
     assert np.array_equal(alone.predict(X), model.predict(X))
 
 

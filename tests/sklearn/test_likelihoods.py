@@ -26,7 +26,7 @@ Y = {
 LOWEST = {"student": -np.inf, "beta": 0.0, "gamma": 0.0, "poisson": 0.0, "negative_binomial": 0.0}
 QUICK = {
     "hidden": (10,),
-    "steps": 60,
+    "steps": 40,
     "lr": 0.05,
     "num_inducing": 20,
     "random_state": 0,
@@ -106,7 +106,7 @@ def test_outliers_do_not_move_it():
     far[::10] += 200.0
     errors = {}
     for kind in ("student", "gaussian"):
-        model = BayesianRegressor(**QUICK | {"steps": 150}, likelihood=kind).fit(X, far)
+        model = BayesianRegressor(**QUICK | {"steps": 80}, likelihood=kind).fit(X, far)
         errors[kind] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
     assert errors["student"] < 0.5 * errors["gaussian"]
 
@@ -115,7 +115,7 @@ def test_several_outputs_and_a_constant_count():
     both = np.stack([Y["poisson"], np.zeros(80)], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = BayesianRegressor(**QUICK | {"steps": 150}, likelihood="poisson").fit(X, both)
+        model = BayesianRegressor(**QUICK | {"steps": 80}, likelihood="poisson").fit(X, both)
     mean, low, high = model.predict(X, return_interval=0.9)
     assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
     parts = [model.log_prob(X, both), model.sample_y(X, 2)]
@@ -124,7 +124,7 @@ def test_several_outputs_and_a_constant_count():
 
 def test_other_models_and_a_search():
     """A sparse process, a deep one, and "auto", which leaves out what has noise that is Gaussian."""
-    quick = QUICK | {"steps": 8, "likelihood": "poisson"}
+    quick = QUICK | {"steps": 3, "likelihood": "poisson"}
     for model in ("gp", "deep_gp"):
         found = BayesianRegressor(model, **quick | {"hidden": None}).fit(X, Y["poisson"])
         assert (found.predict_interval(X)[0] >= 0).all()

@@ -158,7 +158,6 @@ def interrupted(checkpoint, **settings):
 
 def work(rank, folder):
     """What each process does."""
-    torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     distributed.init_process_group(
         "gloo", f"file://{folder}/store", timedelta(seconds=300), rank=rank, world_size=WORLD

@@ -8,6 +8,7 @@ import accelerator
 from experiments.registry import EXPERIMENTS
 from experiments.runner.groups import select_configs
 from experiments.runner.records import read_records, results_directory
+from tests.experiments.tiny import TINY
 
 
 def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> None:
@@ -22,12 +23,13 @@ def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> N
 def test_a_dry_run_adds_to_a_copy_of_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setattr(accelerator, "plan", lambda: [("uci", "long", []), ("toy_inducing", "paper", [])])
+    monkeypatch.setattr(accelerator, "plan", lambda: [("uci", "long", []), ("tiny", "paper", [])])
+    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     results_directory().mkdir()
     out = tmp_path / "out"
     accelerator.main(["--out", str(out), "--dry", "--jobs", "1", "--minutes", "2"])
-    assert [file.name for file in out.glob("*.jsonl")] == ["toy_inducing.jsonl"]
-    assert len(read_records(out / "toy_inducing.jsonl")) == 5
+    assert [file.name for file in out.glob("*.jsonl")] == ["tiny.jsonl"]
+    assert len(read_records(out / "tiny.jsonl")) == 6
     assert not list((tmp_path / "results").iterdir())
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from tests.support import assert_equal
+from tests.support import assert_equal, forked
 from tests.support.sharing import CASES, STEPS, WORLD, fit, mlp, work
 
 pytestmark = pytest.mark.slow
@@ -15,7 +15,10 @@ pytestmark = pytest.mark.slow
 def folder(tmp_path_factory):
     """Where two processes have left what they found."""
     path = tmp_path_factory.mktemp("parallel")
-    torch.multiprocessing.spawn(work, (path,), WORLD)
+    both = [forked.start(work, rank, path) for rank in range(WORLD)]
+    for process in both:
+        process.join()
+        assert process.exitcode == 0
     return path
 
 

@@ -1,10 +1,10 @@
 """`DataParallel` by itself: without a group, in a group of one, and in the script of its docstring."""
 
+import contextlib
 import inspect
 import os
 import re
-import subprocess
-import sys
+import socket
 import textwrap
 
 import pytest
@@ -13,6 +13,7 @@ from torch import distributed
 
 from gilib.training import DataParallel, Speed
 from gilib.training.gradients import parallel
+from tests.support import forked
 from tests.support.sharing import WORLD, fit, mlp
 
 
@@ -46,6 +47,14 @@ def test_one_process_shares_with_itself(one):
     assert torch.equal(together["elbo"], alone["elbo"])
 
 
+def run_script(path, rank, port):
+    """As `torchrun` runs it, in one of several processes."""
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(WORLD), "GLOO_SOCKET_IFNAME": "lo"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    with open(f"{rank}.err", "w") as stream, contextlib.redirect_stderr(stream):
+        forked.script(path)
+
+
 @pytest.mark.slow
 def test_the_script_of_the_docstring(tmp_path):
     """Runs as it stands, and leaves the bar to one process."""
@@ -53,10 +62,11 @@ def test_the_script_of_the_docstring(tmp_path):
     block = re.search(r"code-block:: python\n\n(.*?)\n\nOn GPUs", text, re.DOTALL)
     script = tmp_path / "train.py"
     script.write_text(textwrap.dedent(block[1]))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={WORLD}"]
-    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": os.pathsep.join(sys.path)}
-    finished = subprocess.run(
-        [*command, str(script)], env=os.environ | settings, capture_output=True, text=True, timeout=300
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stderr.count("| 0/20 ") == 1
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    both = [forked.start(run_script, script, rank, port, folder=tmp_path) for rank in range(WORLD)]
+    for process in both:
+        process.join(300.0)
+        assert process.exitcode == 0
+    bars = [(tmp_path / f"{rank}.err").read_text().count("| 0/20 ") for rank in range(WORLD)]
+    assert bars == [1, 0]

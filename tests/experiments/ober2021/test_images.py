@@ -1,12 +1,11 @@
 """The experiments on images: grids, starts, training in stretches, and what is measured."""
 
 import dataclasses
+import json
 import os
-import subprocess
-import sys
+import signal
 import time
 from functools import partial
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -27,7 +26,7 @@ from gilib.data import ImageDataset, ImageNormalisation, load_images
 from gilib.data.storage import ChecksumError, DataError
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
-from tests.support import D, assert_equal, seeded
+from tests.support import D, assert_equal, forked, seeded
 
 CPU = torch.device("cpu")
 SMALL = next(mnist_500.figure_a7("smoke"))
@@ -99,37 +98,27 @@ def test_a_training_that_is_stopped_at_every_step_ends_with_the_same_record(meth
     assert without_seconds(pieces) == without_seconds(whole)
 
 
-KILLED = """
-import json, os, pathlib, signal, sys, torch
-from experiments.common import images
-from experiments.ober2021 import mnist_500
-from tests.experiments.ober2021.test_images import job, small
-torch.set_num_threads(int(sys.argv[2]))
-write = images.replace_file
-for look, moment in ((1, "before"), (2, "after")):
+def train_and_die(folder, look, moment):
+    """Train, but be killed before or after the note of a look is written."""
+    write = images.replace_file
+
     def fatal(path, content):
         looks = json.loads(content)
         if moment == "after" or len(looks["step"]) < look:
             write(path, content)
         if len(looks["step"]) == look:
             os.kill(os.getpid(), signal.SIGKILL)
-    child = os.fork()
-    if child == 0:
-        images.replace_file = fatal
-        mnist_500.run(small("gi", "ScalePrior", steps=7, looks=3), job(pathlib.Path(sys.argv[1])))
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-"""
+
+    images.replace_file = fatal
+    mnist_500.run(small("gi", "ScalePrior", steps=7, looks=3), job(folder))
 
 
 @pytest.mark.slow
 def test_a_training_that_is_killed_ends_with_the_same_record(tmp_path):
     """Killed between the checkpoint of a stretch and its look, and just after a look."""
     pieces = tmp_path / "pieces"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    command = [sys.executable, "-c", KILLED, str(pieces), str(torch.get_num_threads())]
-    died = subprocess.run(command, env=environment, capture_output=True)
-    assert died.returncode == 0, died.stderr.decode()
+    for look, moment in ((1, "before"), (2, "after")):
+        assert forked.run(train_and_die, pieces, look, moment) == -signal.SIGKILL
     config = small("gi", "ScalePrior", steps=7, looks=3)
     whole = mnist_500.run(config, job(tmp_path / "whole"))
     assert without_seconds(mnist_500.run(config, job(pieces))) == without_seconds(whole)

@@ -1,19 +1,11 @@
-"""Kill a runner at random moments until its work is done.
+"""Kill a runner at random moments until its work is done, in a process that forks its victims."""
 
-`python -m tests.experiments.runner.killing FOLDER KILLS`: a process of its own that imports everything once
-and forks its victims, so that a kill costs milliseconds.
-"""
-
-import json
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 from shutil import copy
-
-import torch
 
 from experiments.__main__ import main
 from experiments.registry import EXPERIMENTS
@@ -76,8 +68,8 @@ def ended(child: int, seconds: float) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: float) -> int:
-    """Rounds of the whole work, each begun from nothing and killed on the way; returns their number."""
+def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: float) -> None:
+    """Rounds of the whole work, each begun from nothing and killed on the way."""
     rounds = done = 0
     while done < kills:
         os.environ["GILIB_RESULTS"] = str(folder / f"round{rounds}")
@@ -85,7 +77,6 @@ def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: fl
         while not ended(fork(run_tiny), chance.uniform(0.0, longest) if done < kills else 600.0):
             done += 1
         rounds += 1
-    return rounds
 
 
 def kill_appending(folder: Path) -> None:
@@ -97,15 +88,12 @@ def kill_appending(folder: Path) -> None:
         copy(folder / "appended" / "big.jsonl", folder / "appended" / f"after-{moment}.jsonl")
 
 
-if __name__ == "__main__":
-    folder, kills, chance = Path(sys.argv[1]), int(sys.argv[2]), random.Random(20)
-    torch.set_num_threads(1)
+def kill_at_random(folder: Path, kills: int) -> None:
+    """Do the work once as a whole, then with kills at random moments, then append with kills."""
     EXPERIMENTS["tiny"] = TINY
     source_revision()
     os.environ |= {"GILIB_RESULTS": str(folder / "whole"), "XDG_CACHE_HOME": str(folder / "cache")}
     start = time.monotonic()
     assert ended(fork(run_tiny), 600.0)
-    whole = time.monotonic() - start
-    rounds = kill_until_done(folder, kills, chance, whole / 3)
+    kill_until_done(folder, kills, random.Random(20), (time.monotonic() - start) / 3)
     kill_appending(folder)
-    print(json.dumps({"rounds": rounds, "seconds": time.monotonic() - start, "whole": whole}))

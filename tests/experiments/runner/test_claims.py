@@ -1,7 +1,6 @@
 """Two runners on one cache: a group is worked on once, and neither cleans up under the other."""
 
-import os
-import subprocess
+import dataclasses
 import sys
 import time
 from pathlib import Path
@@ -9,40 +8,31 @@ from pathlib import Path
 import pytest
 
 from experiments import load_records
+from experiments.__main__ import main
 from experiments.registry import EXPERIMENTS
 from experiments.runner.claims import Claims
 from experiments.runner.identity import identity
 from experiments.runner.running import RunSummary, run_experiment
 from experiments.runner.work import checkpoints
 from tests.experiments import tiny
+from tests.support import forked
 
-ROOT = Path(__file__).parents[3]
 GROUPS = [(config,) for config in tiny.configurations("smoke")][:3]
-RUNNER = """
-import dataclasses, os, sys, time
-import torch
-from pathlib import Path
-from experiments.__main__ import main
-from experiments.registry import EXPERIMENTS
-from tests.experiments import tiny
 
-torch.set_num_threads(1)
-other = os.fork() if sys.argv[1] == "ab" else 0
-name = "a" if other or sys.argv[1] == "a" else "b"
 
-def noted(configs, job):
-    with open("worked", "a") as stream:
-        stream.write(configs[0].task + "\\n")
-    (Path(f"began-{name}")).touch()
-    while len(list(Path().glob("began-*"))) < 2:
-        time.sleep(0.01)
-    return tiny.run(configs, job)
+def run_beside_another(name):
+    """Run all of the tiny experiment, but wait in the first group until another process has begun, too."""
 
-EXPERIMENTS["tiny"] = dataclasses.replace(tiny.TINY, run=noted)
-own = main(["run", "tiny", "--scale", "paper", "--device", "cpu"])
-assert not other or os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) in (0, 5)
-sys.exit(own)
-"""
+    def noted(configs, job):
+        with open("worked", "a") as stream:
+            stream.write(configs[0].task + "\n")
+        Path(f"began-{name}").touch()
+        while len(list(Path().glob("began-*"))) < 2:
+            time.sleep(0.01)
+        return tiny.run(configs, job)
+
+    EXPERIMENTS["tiny"] = dataclasses.replace(tiny.TINY, run=noted)
+    sys.exit(main(["run", "tiny", "--scale", "paper", "--device", "cpu"]))
 
 
 @pytest.fixture
@@ -53,9 +43,10 @@ def cache():
 
 
 def test_two_processes_share_the_groups_and_neither_fails(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    both = subprocess.run([sys.executable, "-c", RUNNER, "ab"], env=environment, cwd=tmp_path, timeout=300)
-    assert both.returncode in (0, 5)
+    both = [forked.start(run_beside_another, name, folder=tmp_path) for name in "ab"]
+    for process in both:
+        process.join(300.0)
+        assert process.exitcode in (0, 5)
     assert sorted((tmp_path / "worked").read_text().split()) == ["cube", "line", "sine"]
     records = load_records("tiny")
     assert len({record["id"] for record in records}) == len(records) == 6
@@ -67,8 +58,6 @@ def test_what_another_runner_holds_is_left_to_it_and_said(cache, capsys):
     other = Claims("tiny", [tuple(c for c in tiny.configurations("smoke") if c.task == "cube")], set)
     assert len(list(other)) == 1
     assert run_experiment("tiny", "smoke") == RunSummary(added=4, diverged=0, left=2, elsewhere=2)
-    from experiments.__main__ import main
-
     assert main(["run", "tiny", "--scale", "smoke"]) == 5
     assert "another runner works on 2 configurations" in capsys.readouterr().out
     other.close()
@@ -100,14 +89,13 @@ def test_an_end_by_an_error_gives_everything_back(monkeypatch):
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    waits = subprocess.Popen([sys.executable, "-c", RUNNER, "a"], env=environment, cwd=tmp_path)
+    waits = forked.start(run_beside_another, "a", folder=tmp_path)
     limit = time.monotonic() + 120.0
     while not (tmp_path / "began-a").exists():
         assert time.monotonic() < limit
         time.sleep(0.02)
     held = next(checkpoints("tiny").glob("*.lock"))
     waits.kill()
-    waits.wait()
+    waits.join()
     assert held.exists()
     assert run_experiment("tiny", "paper") == RunSummary(added=6, diverged=0, left=0)

@@ -1,25 +1,18 @@
 """Runners that are killed at random moments lose no record, write none twice or in half, and end alike."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from experiments.runner.records import read_records
+from tests.experiments.runner.killing import kill_at_random
+from tests.support import forked
 
-ROOT = Path(__file__).parents[3]
 KILLS = 6
 
 
 @pytest.mark.slow
 def test_kills_at_random_moments_change_nothing(tmp_path):
-    command = [sys.executable, "-m", "tests.experiments.runner.killing", str(tmp_path), str(KILLS)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    rounds = json.loads(done.stdout)["rounds"]
+    assert forked.run(kill_at_random, tmp_path, KILLS) == 0
+    rounds = len(list(tmp_path.glob("round*")))
 
     whole = measured(tmp_path / "whole" / "tiny.jsonl")
     assert len(whole) == 6

@@ -1,8 +1,6 @@
 """Worker processes: one that dies loses no records, and none outlives its parent."""
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,17 +14,14 @@ from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
 from gilib.data.storage import DataError
 from tests.experiments import tiny
+from tests.support import forked
 
 ROOT = Path(__file__).parents[3]
 GROUPS = [(config,) for config in tiny.configurations("smoke")][:2]
-PARENT = """
-from experiments.runner.local import in_processes
-from experiments.runner.work import Work
-from tests.experiments import tiny
-from tests.experiments.runner import test_local
-if __name__ == "__main__":
-    list(in_processes(Work("tiny", tiny.stay), test_local.GROUPS, 2))
-"""
+
+
+def work_for_ever():
+    list(in_processes(Work("tiny", tiny.stay), GROUPS, 2))
 
 
 @pytest.fixture
@@ -75,10 +70,10 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
 @needs_proc
 @pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_parent(mark):
-    parent = subprocess.Popen([sys.executable, "-c", PARENT])
+    parent = forked.start(work_for_ever)
     wait_until(lambda: len(os.listdir(mark)) == 2)
     parent.kill()
-    parent.wait()
+    parent.join()
     wait_until(lambda: all(map(gone, os.listdir(mark))))
 
 

@@ -5,7 +5,6 @@ import platform
 import subprocess
 import sys
 from multiprocessing import get_context
-from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -14,15 +13,12 @@ from experiments import __main__ as program
 from experiments.runner import local, memory
 from experiments.runner.memory import keep_memory
 
-ROOT = Path(__file__).parents[3]
 GLIBC = platform.libc_ver()[0] == "glibc"
 PAGE_FAULTS = """
-import resource
-import torch
-from experiments.runner.memory import keep_memory
+import resource, runpy, sys
 
 def step():
-    return sum(float(block[0]) for block in [torch.ones(2**21) for _ in range(6)])
+    return [b"1" * 2**23 for _ in range(6)]
 
 def faults():
     for _ in range(3):
@@ -33,7 +29,7 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 given_back = faults()
-assert keep_memory()
+assert runpy.run_path(sys.argv[1])["keep_memory"]()
 print(given_back, faults())
 """
 
@@ -41,8 +37,8 @@ print(given_back, faults())
 @pytest.mark.skipif(not GLIBC, reason="there is no glibc to ask")
 def test_a_step_that_repeats_has_no_page_faults_where_memory_is_kept():
     """In a process whose allocator maps every block anew, and would not learn to keep some of them."""
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", PAGE_FAULTS]
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
+    command = [sys.executable, "-c", PAGE_FAULTS, memory.__file__]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     given_back, kept = map(int, done.stdout.split())
     assert kept < 100 and 20 * kept < given_back, (kept, given_back)

@@ -2,8 +2,7 @@
 
 import errno
 import os
-import subprocess
-import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,22 +10,17 @@ import pytest
 from experiments import RecordError, load_records
 from experiments.runner.writing import append, check_writable
 from tests.experiments.runner.test_records import record
+from tests.support import forked
 
-ROOT = Path(__file__).parents[3]
-COMPETITOR = """
-import os, time
-from experiments.runner.writing import append
-other = os.fork()
-name = "a" if other else "b"
-open(name, "w").close()
-while not (os.path.exists("a") and os.path.exists("b")):
-    time.sleep(0.001)
-for k in range(40):
-    own = f"{name}-{k}"
-    head = dict(experiment="trial", scale="smoke", metrics={})
-    append("trial", [dict(id=i, config={"name": i}, **head) for i in (own, f"both-{k}")])
-assert not other or os.waitpid(other, 0)[1] == 0
-"""
+
+def compete(name, other):
+    """Append 80 records, half of which another process appends, too."""
+    Path(name).touch()
+    while not Path(other).exists():
+        time.sleep(0.001)
+    head = {"experiment": "trial", "scale": "smoke", "metrics": {}}
+    for k in range(40):
+        append("trial", [{"id": i, "config": {"name": i}, **head} for i in (f"{name}-{k}", f"both-{k}")])
 
 
 def visible(folder):
@@ -97,8 +91,10 @@ def test_a_file_without_its_last_line_break_gets_it_back(results):
 
 
 def test_competing_processes_lose_nothing_and_record_nothing_twice(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-c", COMPETITOR], env=environment, cwd=tmp_path, check=True, timeout=120)
+    both = [forked.start(compete, *names, folder=tmp_path) for names in ("ab", "ba")]
+    for process in both:
+        process.join(120.0)
+        assert process.exitcode == 0
     wanted = {f"{name}-{k}" for name in ("a", "b", "both") for k in range(40)}
     assert set(ids()) == wanted and len(ids()) == len(wanted)
 
