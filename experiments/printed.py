@@ -20,7 +20,7 @@ def printed(table: str) -> list[dict[str, str]]:
         table: name of a file in `results/printed/`, without its ending.
 
     Returns:
-        One dictionary for each row: source, table, dataset, method, prior, metric, value, stderr, units,
+        One dictionary for each row, with source, table, dataset, method, prior, metric, value, stderr, units,
         note, ...; `value` and `stderr` keep the printed digits.
 
     Raises:

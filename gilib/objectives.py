@@ -51,7 +51,7 @@ def elbo(
         kl_weight: factor of the Kullback-Leibler term (tempering); the result is a bound only at 1.
 
     Returns:
-        Nats, `[R]` (a scalar without replicas); `[S, R]` with reduction="none".
+        Nats, `[R]` (a scalar without replicas); `[S, R]` with `reduction="none"`.
 
     Raises:
         ValueError: if inputs or targets hold NaN or infinity (not checked on accelerators), or differ between

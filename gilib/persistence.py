@@ -180,7 +180,7 @@ def load(path: str | os.PathLike[str]) -> Model:
     """Load a model that `save` wrote; on a CPU its predictions are bitwise equal to the saved network's.
 
     Returns:
-        The parts by name: `model = load(path)`, then `model.network`, `model.likelihood` and so on.
+        The parts by name, as in `model = load(path)`, then `model.network`, `model.likelihood` and so on.
 
     Raises:
         CheckpointError: if the file is damaged, or does not hold a model.

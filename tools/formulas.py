@@ -5,8 +5,8 @@ import unicodedata
 from collections.abc import Iterator
 
 FUNCTIONS = {name: rf"\{name} " for name in "log exp det tr diag sin cos min KL Cov".split()}
-NAMED = "Id chol vec mean dim softmax GP Gamma Poisson Bernoulli Categorical IW MN".split()
-FUNCTIONS |= {name: rf"\operatorname{{{name}}}" for name in NAMED}
+NAMED = "chol vec mean dim softmax GP Gamma Poisson Bernoulli Categorical IW MN".split()
+FUNCTIONS |= {name: rf"\operatorname{{{name}}}" for name in NAMED} | {"Id": r"\mathrm{Id}"}
 ACCENTS = {"\u0302": "hat", "\u0303": "tilde"}
 SYMBOLS = {"~": r"\sim ", "·": r"\cdot ", "½": r"\tfrac12 ", "‖": r"\Vert ", "{": r"\{", "}": r"\}"}
 SCRIPTS = str.maketrans(

@@ -1,4 +1,4 @@
-"""Keeps together what a line must not part: number and unit, a formula and the punctuation around it."""
+"""Keeps together what a line must not part: number and unit, arrow and names, formula and punctuation."""
 
 import re
 from collections import deque
@@ -9,7 +9,7 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 
 UNIT = r"(?:%|(?:nats?|[mµn]?s|[kMG]i?B|ppm)\b)"
-SPACE = re.compile(rf"(?<=\d) (?={UNIT}|\d{{3}}\b)")
+SPACE = re.compile(rf"(?<=\d) (?={UNIT}|\d{{3}}\b)|(?<=\w) (?=→ \w)|(?<=\w →) (?=\w)|(?<=Chapter) (?=\d)")
 FIRST = re.compile(rf"^ (?={UNIT})")  # the number stands before, pasted or a formula
 OPENS = re.compile(r"[(\[“‘]+$")
 CLOSES = re.compile(r"[.,;:!?)\]”’%]+|'s\b[.,;:!?)]*|-(?=\w)")
@@ -17,7 +17,10 @@ CODE = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw, addnodes.d
 
 
 def spaced(text: str, before: str = "") -> str:
-    """The text with spaces that do not break before units, of a number at the end of `before`, too."""
+    """The text with spaces that do not break around arrows, in `Chapter 3` and before units.
+
+    Before the unit of a number at the end of `before`, too.
+    """
     if before[-1:].isdigit():
         text = FIRST.sub("\N{NO-BREAK SPACE}", text)
     return SPACE.sub("\N{NO-BREAK SPACE}", text)
@@ -35,6 +38,8 @@ def together(children: list[nodes.Node]) -> list[nodes.Node]:
             opens = found and isinstance(found[-1], nodes.Text) and OPENS.search(found[-1])
             closes = left and isinstance(left[0], nodes.Text) and CLOSES.match(left[0])
             kept = [node]
+            if node.astext() == r"\square" and found and isinstance(found[-1], nodes.Text):
+                found[-1] = nodes.Text(re.sub(" $", "\N{NO-BREAK SPACE}", found[-1]))  # the end of a proof
             if opens:
                 text = found.pop()
                 found += [nodes.Text(text[: opens.start()])] if opens.start() else []

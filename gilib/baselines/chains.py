@@ -174,8 +174,9 @@ class Chains(OfNetwork):
             grid: inputs `[N, D]` at which the functions are compared.
 
         Returns:
-            Plain values: split R-hat and effective sample size (of all kept states together) of the functions
-            at the grid, flattened over points and outputs; the worst of each; and both for the log joint.
+            Plain values, which are split R-hat and effective sample size (of all kept states together) of the
+            functions at the grid, flattened over points and outputs; the worst of each; and both for the log
+            joint.
 
         Raises:
             ImportError: without the extra `hmc`.

@@ -130,7 +130,7 @@ class WishartFamily(FromNormals, ABC):
 
     @property
     def column_df(self) -> Tensor:
-        """Half the degrees of freedom of each column, (ν - j + 1) / 2 for j = 1..p, `[*batch, p]`."""
+        """Half the degrees of freedom of each column, (ν - j + 1) / 2 for j from 1 to p, `[*batch, p]`."""
         return (self.df[..., None] - torch.arange(self.size, dtype=self.df.dtype, device=self.df.device)) / 2
 
     @property

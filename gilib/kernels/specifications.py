@@ -109,7 +109,8 @@ class RBF(Kernel):
 class Matern(RBF):
     """The Matérn kernel, a function of r² = Σ_d (x_d - x'_d)² / ℓ_d² (Rasmussen & Williams, 2006, Eq. 4.17).
 
-    For ν = ½ it is σ² e^-r, for 3/2 σ² (1 + √3 r) e^-√3r, and for 5/2 σ² (1 + √5 r + 5r²/3) e^-√5r.
+    For ν = ½ it is σ² e^-r; ν = 3/2 gives σ² (1 + √3 r) e^-√3r, and ν = 5/2 gives
+    σ² (1 + √5 r + 5r²/3) e^-√5r.
 
     Args:
         lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
@@ -309,9 +310,9 @@ class DotProduct(Kernel):
 
 @dataclass(frozen=True)
 class _Combination(Kernel):
-    """Several kernels, added or multiplied by `operation`."""
+    """Several kernels, added or multiplied by `_operation`."""
 
-    operation: ClassVar[Callable[..., Tensor]]
+    _operation: ClassVar[Callable[..., Tensor]]
     parts: tuple[Kernel, ...]
 
     def __post_init__(self) -> None:
@@ -319,7 +320,7 @@ class _Combination(Kernel):
             raise ValueError(f"{type(self).__name__} needs at least one kernel")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        combine = partial(functions.Combined, operation=self.operation)
+        combine = partial(functions.Combined, operation=self._operation)
         return CombinedKernel([part.build(inputs, context) for part in self.parts], combine)
 
     def numbered(self, names: Sequence[str]) -> Kernel:
@@ -337,7 +338,7 @@ class KernelSum(_Combination):
     True
     """
 
-    operation = operator.add
+    _operation = operator.add
 
 
 @dataclass(frozen=True)
@@ -348,7 +349,7 @@ class KernelProduct(_Combination):
         parts: the kernels.
     """
 
-    operation = operator.mul
+    _operation = operator.mul
 
 
 @dataclass(frozen=True)

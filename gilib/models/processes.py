@@ -187,7 +187,7 @@ def gp_classifier(
     C - 1 contrasts give the same prior of the class probabilities, and a higher bound. Use the network with
     the likelihood `gilib.likelihoods.Categorical`, and train it by `gilib.training.Collapsed`.
 
-    There are C >= 2 classes. Other arguments are those of `sparse_gp`.
+    There are C ≥ 2 classes. Other arguments are those of `sparse_gp`.
 
     >>> gp_classifier(3, 4, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(5, 3)).shape
     torch.Size([10, 5, 4])

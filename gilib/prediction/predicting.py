@@ -56,7 +56,7 @@ def predict(
             processes take a fraction of the time, and need no random features.
 
     Returns:
-        The prediction of the likelihood: a `GaussianPrediction` (mean, sd, quantile, log_prob), a
+        The prediction of the likelihood, a `GaussianPrediction` (mean, sd, quantile, log_prob), a
         `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other distribution. Replicas
         that broke down in training, and ensembles with such a member, predict NaN; a warning names them, and
         names a network that gives no numbers.

@@ -38,7 +38,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         batch_size: number of points in a step.
         num_samples: number of functions drawn for a prediction.
         recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
-        kernel: kernel for model="gp", as for `BayesianRegressor`.
+        kernel: kernel for `model="gp"`, as for `BayesianRegressor`.
         random_state: seed of everything that is random; None: another one in every `fit`.
         verbose: whether to show a progress bar.
         class_weight: how many rows each row of a class counts as, `{class: weight}`, times `sample_weight`;

@@ -71,7 +71,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         batch_size: number of points in a step. Set it for more than a few thousand rows.
         num_samples: number of functions drawn for a prediction. Use a thousand if tails matter.
         recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
-        kernel: a `gilib.kernels.Kernel` for model="gp", which replaces the kernels that are otherwise
+        kernel: a `gilib.kernels.Kernel` for `model="gp"`, which replaces the kernels that are otherwise
             compared. Its hyper-parameters are starting values: lengthscales and periods in units of X, which
             is centred but not scaled, and variances of normalised targets. Columns are given by number, or by
             name for a data frame: `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.

@@ -23,7 +23,7 @@ import gilib_book
         ("S'⁻¹ √(v_o + ½)", r"S'^{-1} \sqrt{v_{o} + \tfrac12}"),
         ("W̃ ← β₂^t V^(-1/2)", r"\tilde{W} ← β_{2}^{t} V^{-1/2}"),
         ("Gamma(shape, rate)", r"\operatorname{Gamma}(\text{shape}, \text{rate})"),
-        ("prior_scale · Id_channels", r"\mathtt{prior\_scale} \cdot \operatorname{Id}_{\text{channels}}"),
+        ("prior_scale · Id_channels", r"\mathtt{prior\_scale} \cdot \mathrm{Id}_{\text{channels}}"),
         ("κ/N A", r"κ/N\,A"),  # not κ over N A
     ],
 )

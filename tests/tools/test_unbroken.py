@@ -17,6 +17,7 @@ import unbroken
         (" % of them", "37", "_% of them"),
         (" nats", "a word", " nats"),
         (" of 7 s", "37", " of 7_s"),
+        ("fac → gi as in Chapter 3 → so", "", "fac_→_gi as in Chapter_3_→_so"),
     ],
 )
 def test_a_number_keeps_its_unit(text: str, before: str, kept: str) -> None:

@@ -35,7 +35,7 @@ def load_uci(name: str) -> Dataset:
             folder name.
 
     Returns:
-        The data set in original units: inputs `[N, D]` and target `[N, 1]`, float64.
+        The data set in original units, with inputs `[N, D]` and target `[N, 1]`, float64.
 
     Raises:
         ChecksumError: if the package's file holds other values than the published ones.
@@ -78,7 +78,7 @@ def load_classification(name: str) -> Dataset:
         name: "spambase", "telescope" (MAGIC) or "diabetes" (CDC Diabetes Health Indicators).
 
     Returns:
-        The data set in original units: inputs `[N, D]`, float64, and labels `[N]`.
+        The data set in original units, with inputs `[N, D]`, float64, and labels `[N]`.
 
     Raises:
         ChecksumError: if the file holds other values than the published ones.
@@ -125,8 +125,9 @@ def load_co2() -> Dataset:
     five months there is none. The decoded arrays must have the recorded SHA-256.
 
     Returns:
-        The data set in original units: the middle of the month in years, `[521, 1]`, and parts per million,
-        `[521, 1]`, float64, in the order of time. Who forecasts splits by time; `split` splits at random.
+        The data set in original units, with the middle of the month in years, `[521, 1]`, and parts per
+        million, `[521, 1]`, float64, in the order of time. Who forecasts splits by time; `split` splits at
+        random.
 
     Raises:
         ChecksumError: if the file holds other values.

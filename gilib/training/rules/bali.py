@@ -64,9 +64,9 @@ class Bali(Rule):
     noise, the last layer uses the true targets, and the noise covariance that it infers becomes the
     likelihood's.
 
-    In the paper (prior="relative"), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. If
+    In the paper (`prior="relative"`), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. If
     data are few and their noise small, such a prior overrules them. In a hidden layer, Σ measures the length
-    of gradient steps, so the prior fades as they shrink. With prior="absolute", our default, V_0⁻¹ = κ P̃,
+    of gradient steps, so the prior fades as they shrink. With `prior="absolute"`, our default, V_0⁻¹ = κ P̃,
     where P̃ is the prior precision of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and
     the mean of the noise variances in a layer with true targets. At fixed points of steps without noise, the
     gradient of the log likelihood then balances that of the layers' log priors, up to a factor
@@ -75,7 +75,7 @@ class Bali(Rule):
     Choose the prior's variance. Under `NealPrior()`, with variance 1, the network may underfit few data, even
     to a constant, without a warning. In our search over nine UCI sets, two settings were best overall:
     variance 3, `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3. Data sets differ: check on
-    held-out data, and see "BALI's benchmarks".
+    held-out data, and see the chapter *Does BALI work?*.
 
     The paper has dense layers only. Here a convolution is a regression, too: each of its windows is an
     observation. So N is the number of points times the number of windows, and means run over both.

@@ -92,7 +92,6 @@ class VOGN(VariationalRule):
 
     Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
     is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
-    The letters are those of `VOGN`.
 
     The mean converges to that of the best ELBO, which for a linear model with Gaussian noise is the exact
     posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains
