@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Page, TimeoutError
+from playwright.sync_api import Browser, BrowserContext, Page, Request, TimeoutError
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 DESKTOP, TABLET, PHONE = 1440, 768, 375
@@ -63,6 +63,11 @@ def shared(browser: Browser, sharpness: int) -> BrowserContext:
     return context
 
 
+def is_left(request: Request) -> bool:
+    """Whether the browser itself gave an icon up, as it may when a page's address changes while it loads."""
+    return request.failure == "net::ERR_ABORTED" and request.url.endswith("/favicon.svg")
+
+
 @contextmanager
 def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int = 1) -> Iterator[Visit]:
     """Open a page as a new reader would, and wait until mathematics and fonts stand."""
@@ -70,7 +75,7 @@ def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int 
     problems, page = found.problems, found.page
     page.on("request", lambda r: r.url.startswith((address, "data:")) or problems.append(f"asks for {r.url}"))
     page.on("response", lambda r: r.status < 400 or problems.append(f"{r.status} for {r.url}"))
-    page.on("requestfailed", lambda r: problems.append(f"{r.failure} for {r.url}"))
+    page.on("requestfailed", lambda r: is_left(r) or problems.append(f"{r.failure} for {r.url}"))
     page.on("console", lambda m: m.type != "error" or problems.append(f"console: {m.text}"))
     page.on("pageerror", lambda error: problems.append(f"script: {error}"))
     page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
