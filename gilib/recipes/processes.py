@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -130,7 +131,12 @@ class ProcessRecipe(Recipe):
         return first_that_factorises(candidates, lambda own, start: own.climb(x, y, rows, start, **options))
 
     def with_at_most(self, points: int) -> ProcessRecipe:
-        """Return this recipe with at most so many inducing points."""
+        """Return this recipe with at most so many inducing points; warn if someone has asked for more."""
+        if self.num_inducing > points and self.num_inducing != ProcessRecipe.num_inducing:
+            message = (
+                f"num_inducing={self.num_inducing}: a process of so few classes and rows has {points} at most"
+            )
+            warnings.warn(message, stacklevel=2)
         return replace(self, num_inducing=min(self.num_inducing, points))
 
     def _check_size(self, points: int, outputs: int) -> None:

@@ -71,12 +71,14 @@ def test_classes_are_searched_as_numbers_are():
 
 
 @pytest.mark.parametrize(("classes", "most"), [(3, 110), (4, 100), (10, 100), (11, 110)])
-def test_classes_by_adam_have_few_inducing_points(classes, most):
+def test_classes_by_adam_have_few_inducing_points(classes, most, recwarn):
     x, labels = normals(120, 2), torch.arange(120) % classes
     trained = gilib.recommended("gp", steps=1, num_inducing=110).train(
         x, labels, classes=classes, progress=False
     )
     assert len(list(trained.network.layers)[0].inducing_inputs) == most
+    told = [str(each.message) for each in recwarn if "num_inducing=110" in str(each.message)]
+    assert len(told) == (most == 100) and all("has 100 at most" in each for each in told)
 
 
 def test_lengthscales_are_in_units_of_the_diagonal():
