@@ -64,10 +64,11 @@ def configure(app: Sphinx, config: Config) -> None:
 
 PACKAGES = ("gilib", "experiments")
 BY_NAME = (
-    "gilib.plots",
     "gilib.baselines",
     "gilib.sklearn",
     "experiments",
+    "experiments.images",
+    "experiments.plots",
     "experiments.sliders",
     "experiments.tables",
 )  # rooms that `import gilib` does not open

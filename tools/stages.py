@@ -33,7 +33,7 @@ STEALING = ["-n", "2", "--dist", "worksteal"]  # file after file, and no process
 SEALED = ROOT / "tools" / "sealed"
 DATA = "GILIB_DATA"
 PUBLISHED = [  # tests that read published files, which do not ship, and skip without them
-    "tests/data/test_images.py",
+    "tests/experiments/images/test_images.py",
     "tests/data/test_tables.py",
     "tests/experiments/comparisons/test_posteriors_images.py",
     "tests/training/test_bali_collapse.py",

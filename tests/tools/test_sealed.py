@@ -11,7 +11,7 @@ import stages
 REFUSED = {
     "an address": "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)",
     "a name": "import urllib.request; urllib.request.urlopen('http://example.org', timeout=1)",
-    "a data set": "import gilib; gilib.data.load_images('mnist')",
+    "a data set": "from experiments.images import load_images; load_images('mnist')",
     "a kernel": (
         "import nbformat.v4 as v4, nbclient; "
         "cell = v4.new_code_cell('import socket; socket.create_connection((\"192.0.2.1\", 80), timeout=1)'); "
