@@ -17,8 +17,7 @@ def at_once(entries: int, images: Tensor, share: float) -> int:
         entries: number of entries that fit into a CPU's cache.
         images: the complete set.
         share: upper limit on a CPU, as a multiple of the entries of the set. It keeps the peak memory beyond
-            inputs and results below three times the inputs; if the moments are larger than the images (small
-            images, many channels), up to two copies of the moments are added.
+            inputs and results below three times the inputs, plus twice the moments if these are larger.
 
     >>> import torch
     >>> at_once(1000, torch.empty(5000), 0.5), at_once(1000, torch.empty(600), 0.5)

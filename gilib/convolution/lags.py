@@ -10,9 +10,8 @@ layer with padding p < k-1 does not have. Inclusion and exclusion removes these 
 
     all - above and below - left and right + the corners.
 
-Every term is again a correlation, of a strip whose rows (or columns) count as channels. X'ᵀY needs no
-correction: y is zero where there is no window. Windows with strides, or not at every pixel, are windows at
-every pixel of the image's phases (`gilib.convolution.phases`).
+Every term is a correlation of a strip whose rows (or columns) count as channels. X'ᵀY needs no correction: y
+is zero where there is no window. Other windows are reduced to these by `gilib.convolution.phases`.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ from gilib.sites import Shape
 class InducingBatchNorm(Layer):
     """(x - mean) / √(variance + eps) for each channel, with mean and variance of the inducing points.
 
-    Statistics of a batch would couple its points and differ between training and test. Statistics of the
-    inducing points belong to the draw (Ober & Aitchison, 2021, App. O). There is no learned scale or shift,
-    which would be parameters without a prior.
+    So a draw is a function (Ober & Aitchison, 2021, App. O): statistics of a batch would couple its points.
+    There is no learned scale or shift, which would have no prior.
 
     Args:
         eps: constant that is added to the variance.

@@ -101,8 +101,8 @@ class Sum(Branches):
 class Concat(Branches):
     """(f_1(x), f_2(x), ...), the concatenated outputs of independent layers.
 
-    So one layer can contain processes with different kernels, for example one for the mean of the targets and
-    one for the scale of their noise (`gilib.likelihoods.HeteroscedasticGaussian`).
+    For example one process for the mean of the targets and one for the scale of their noise
+    (`gilib.likelihoods.HeteroscedasticGaussian`).
 
     Args:
         branches: gilib layers, or torch modules without parameters; their outputs must be vectors.

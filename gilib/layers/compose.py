@@ -28,20 +28,16 @@ def as_layer(module: Layer | nn.Module) -> Layer:
 class Sequential(Layer):
     """Layers one after the other; the inducing points pass through the functions that are drawn.
 
-    If a layer needs inducing points, they must pass through all layers below it, in an estimate, too. Some
-    estimates allow this (see `Layer.carries`). Others integrate over the function, such as those of
-    factorised weights; below a layer that needs inducing points, such layers draw instead.
+    Below a layer that needs inducing points, a layer whose estimate does not carry them (`Layer.carries`)
+    draws instead.
 
     Args:
         layers: gilib layers, or torch modules without parameters.
 
-    >>> import torch
     >>> from gilib.layers.linear import Linear
     >>> layer = Sequential([Linear(1, 5), nn.ReLU(), Linear(5, 1)])
     >>> layer.build((1,), BuildContext(num_inducing=3))
     (1,)
-    >>> layer.draw(torch.randn(3, 1), num_samples=2)(torch.zeros(4, 1)).shape
-    torch.Size([2, 4, 1])
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):

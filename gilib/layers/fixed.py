@@ -27,9 +27,6 @@ class FixedLinear(Layer):
         out_features: O, the number of outputs.
         matrix: P, `[D, O]`; None: the first O columns of the identity.
 
-    Attributes:
-        matrix: P, `[D, O]`, a buffer.
-
     >>> layer = FixedLinear(3, 2)
     >>> layer.build((3,), BuildContext())
     (2,)

@@ -26,8 +26,8 @@ class WeightLayer(Layer):
         outputs: O.
         posterior: specification of the posterior.
         prior: specification of the prior.
-        weights: module of the posterior; None until the layer is built.
-        hyperparameters: module of the prior; None until the layer is built.
+        weights: module of the posterior, once built.
+        hyperparameters: module of the prior, once built.
     """
 
     has_weights = True
@@ -37,9 +37,8 @@ class WeightLayer(Layer):
     def __init__(self, fan_in: int, outputs: int, posterior: Posterior | None, prior: Prior | None):
         super().__init__()
         self.fan_in, self.outputs = fan_in, outputs
-        self.posterior = check_instance(
-            GlobalInducing() if posterior is None else posterior, Posterior, "posterior"
-        )
+        posterior = GlobalInducing() if posterior is None else posterior
+        self.posterior = check_instance(posterior, Posterior, "posterior")
         self.prior = check_instance(NealPrior() if prior is None else prior, Prior, "prior")
         self.weights = self.hyperparameters = None
 
@@ -70,12 +69,9 @@ class WeightLayer(Layer):
         Raises:
             TypeError: if the posterior cannot start at given weights.
         """
-        weights = weights.detach()
-        _, posterior = self.modules_built()
-        outputs = (
-            self.function(weights)(inducing) if posterior.needs_inducing and inducing is not None else None
-        )
-        posterior.start_at(weights, outputs)
+        weights, (_, posterior) = weights.detach(), self.modules_built()
+        known = posterior.needs_inducing and inducing is not None
+        posterior.start_at(weights, self.function(weights)(inducing) if known else None)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
         """Return the modules of prior and posterior, or raise RuntimeError if the layer is not built."""
@@ -97,9 +93,8 @@ class WeightLayer(Layer):
         precision, log_pq_prior = prior.draw(own)
         features = self.features(inducing) if self.needs_inducing and inducing is not None else None
         if mode is Estimate:
-            function, log_pq = posterior.estimate(
-                features, precision, Noise(rest, noise.points), self.function
-            )
+            points = Noise(rest, noise.points)
+            function, log_pq = posterior.estimate(features, precision, points, self.function)
         else:
             weights, log_pq = posterior.checked_draw(features, precision, rest)
             function = self.function(weights)

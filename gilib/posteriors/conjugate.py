@@ -31,10 +31,10 @@ class Conjugate(Posterior):
     are X̃ = X / √I, so the weights of the layer are W = W̃ / √I, and `NealPrior(s)` gives W̃ the prior N(0, s²)
     in every layer. In a convolution, X contains the windows of the images. A draw uses the mode of Σ:
 
-        W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22),
+        W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22).
 
-    Its log_pq is log P(W) - log Q(W), where P is the layer's prior. So the ELBO of this posterior can be
-    measured, although the rule does not maximise it. The default `NealPrior()` may be too narrow; see `Bali`.
+    The rule does not maximise the ELBO of this posterior, but it can be measured. The default `NealPrior()`
+    may be too narrow; see `Bali`.
 
     Args:
         initial_sd: standard deviation of W̃ before training; near 1 in the paper.
@@ -245,8 +245,7 @@ class CorrelatedOutputs:
     """Samples of N(x̃ M, x̃ V x̃ᵀ Σ), drawn as x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points."""
 
     mean: Function  # the layer's function with weights M
-    # the layer's function with weights T⁻ᵀ, where V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ
-    spread: Function
+    spread: Function  # with weights T⁻ᵀ, V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ
     root: Tensor  # C, a factor of Σ = C Cᵀ, `[R, O, O]`
     noise: Tensor  # z, standard normals `[S, R, N, O]`
 

@@ -30,15 +30,14 @@ class FreeGaussian(OwnInducing):
     """Q(w_o) = N(m_o, L_o L_oᵀ) over whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
 
     One Gaussian process with this posterior is a sparse GP (Hensman et al., 2013), and several layers are a
-    doubly stochastic deep GP. Estimates integrate over w, and the Kullback-Leibler divergence has a closed
-    form.
+    doubly stochastic deep GP. Estimates integrate over w; the divergence has a closed form.
 
     Args:
         num_inducing: M, the number of inducing inputs of the layer; None: as many as the network has
             inducing points.
         initial_scale: L starts as this number times the identity. None: 1 in the last layer and 0.1 in the
-            others, so that these start near their mean functions. The authors start at 1e-5. After 3000
-            steps this gives bounds that are lower by 1 to 3 nats a point (experiment `dgp_start`).
+            others, so that these start near their mean functions (the authors start at 1e-5; see the
+            experiment `dgp_start`).
 
     >>> FreeGaussian(num_inducing=100).short_name
     'dsvi'
@@ -134,14 +133,13 @@ class FreeInducing(PosteriorModule, Gaussians):
 class PropagatedGaussian(InducingPosterior):
     """Q(u_o) = N(m_o, L_o L_oᵀ) at inducing inputs from the layers below (Ustyuzhaninov et al., 2020).
 
-    This lies between `FreeGaussian` and `GlobalInducing`. The inducing inputs are propagated, but the
-    distribution of the inducing outputs does not depend on them. So only the functions of adjacent layers
-    depend on each other (Ober & Aitchison, 2021, App. G), unless there are skip connections (`Residual`,
-    `deep_gp`). The means start at the targets in the last layer, and at zero in the others.
+    The distribution of the inducing outputs does not depend on the inducing inputs. So only the functions of
+    adjacent layers depend on each other (Ober & Aitchison, 2021, App. G), unless there are skip connections
+    (`Residual`, `deep_gp`). The means start at the targets in the last layer, and at zero in the others.
 
     Args:
-        initial_scale: L starts as this number times the identity. It is small, because white noise is
-            improbable under a smooth kernel.
+        initial_scale: L starts as this number times the identity; small, because white noise is improbable
+            under a smooth kernel.
 
     >>> PropagatedGaussian().short_name
     'prop'
@@ -202,10 +200,6 @@ def multiple_of_identity(scale: float, shape: Shape, context: BuildContext) -> T
 
 
 def half_log_det(root: Tensor) -> Tensor:
-    """Return Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`.
-
-    A training step may move an entry of the diagonal to zero or below; absolute values and a smallest value
-    keep the logarithm finite.
-    """
+    """Return Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`, finite even where training makes L_ii zero."""
     diagonal = root.diagonal(dim1=-2, dim2=-1).abs()
     return diagonal.clamp_min(torch.finfo(root.dtype).tiny).log().sum((-2, -1))

@@ -33,9 +33,9 @@ class PseudoData(nn.Module):
 
     Args:
         spec: the settings.
-        site: describes the unknowns of the regression.
+        site: the unknowns of the regression.
         points: M.
-        context: describes the network, and makes parameters.
+        context: makes the parameters.
         targets: whether V starts at the pseudo-outputs of `context`, if it has any.
 
     Attributes:

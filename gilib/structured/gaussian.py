@@ -31,9 +31,6 @@ class JointDistribution(NamedTuple):
 class JointGaussian(nn.Module, Gaussians):
     """The parameters of Q(w) = N(m, C Cᵀ), where w are the whitened inducing outputs of all layers.
 
-    The inducing outputs of a layer are u = R w, where K = R Rᵀ. Whitening keeps the pattern of the factor and
-    makes the prior N(0, Id).
-
     Attributes:
         means: m of every layer, `[R, M_l, T_l]`.
         rows: the rows of C, one for every process, `[R, M_r, K_r]`, with their blocks side by side; the last
@@ -79,8 +76,7 @@ class JointGaussian(nn.Module, Gaussians):
             values: values of `gaussian_parameters`, in their order, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
 
         Returns:
-            For each group, the means `[R, n_g, 1]` and the factor `[R, 1, n_g, n_g]` of its n_g inducing
-            outputs.
+            The means `[R, n_g, 1]` and the factor `[R, 1, n_g, n_g]` of a group's n_g inducing outputs.
         """
         pattern, found = self.pattern, []
         means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
@@ -143,10 +139,7 @@ class JointGaussian(nn.Module, Gaussians):
         return torch.stack([half_log_det(block[..., None, :, :]) for block in own]).sum(0)
 
     def draw(self, noise: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Draw w = m + C z.
-
-        Args:
-            noise: z, `[S, R, n]`.
+        """Draw w = m + C z from z, `[S, R, n]`.
 
         Returns:
             w of every layer, `[S, R, M_l, T_l]`, and log P - log Q = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`,
@@ -168,8 +161,7 @@ class JointGaussian(nn.Module, Gaussians):
     def last(self, drawn: Tensor, noise: Tensor) -> WeightDistribution:
         """Return the distribution of the last layer's inducing outputs given those of the layers below.
 
-        If several processes of the last layer depend on each other, it is the draw itself, without a
-        covariance.
+        If processes of the last layer depend on each other, it is the draw itself, without a covariance.
 
         Args:
             drawn: the last layer's inducing outputs from `draw`, `[S, R, M, T]`.

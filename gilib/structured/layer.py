@@ -32,15 +32,14 @@ class StructuredGP(Layer):
         Σ_n E log P(y_n | f_n^L) - ½ (‖C‖² + ‖m‖² - dim w) + Σ_i log|C_ii|.
 
     An estimate integrates w out at every point, by Theorem 1 of the paper (`gilib.structured.theorem`). Its
-    log_pq is minus the divergence in closed form, summed over all processes, `[S, R]`, nats. A draw first
-    samples w of all layers together; then it is a path in each layer, like a draw of `gilib.GP`. `joint_draw`
-    is exact.
+    log_pq is minus the divergence. A draw first samples w of all layers together; then it is a path in each
+    layer, like a draw of `gilib.GP`. `joint_draw` is exact.
 
     Args:
         processes: the layers, from first to last.
         family: which processes depend on each other: `MeanField`, `StripesAndArrow` or `FullyCoupled`; None:
             `StripesAndArrow()`.
-        jitter: fraction of K's mean variance that is added to its diagonal; `gilib.GP` explains the cost.
+        jitter: fraction of K's mean variance that is added to its diagonal; see `gilib.GP`.
         num_features: F, the number of random features of a draw.
         marginalise: False: an estimate samples the inducing outputs, and then the points given them. The
             bound is the same on average, but noisier (ibid., Fig. 2).
@@ -50,9 +49,7 @@ class StructuredGP(Layer):
 
     Raises:
         ValueError: if there is no process, if a process does not fit on the one below it, or if the family is
-            not made for these widths; when the layer is built, if a process is built already
-            (`Process.build`).
-        TypeError: if `processes` is not a list of `Process`, or `family` is not a `Family`.
+            not made for these widths.
 
     >>> import torch
     >>> layer = StructuredGP([Process(3, 2, num_inducing=9), Process(2, 1, num_inducing=9)])
@@ -125,11 +122,7 @@ class StructuredGP(Layer):
         return found
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return how many normals a draw or an estimate needs in all, and how many more at every point.
-
-        A draw needs normals for the inducing outputs and paths of all layers. Estimates and joint draws need
-        one at every point for each process, and, if they sample inducing outputs, normals for these.
-        """
+        """Return the numbers of normals for inducing outputs, for paths, and for each process at a point."""
         if mode is Draw:
             return NoiseSize(self.noise_size)
         joint = self._built()

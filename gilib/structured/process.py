@@ -101,7 +101,7 @@ class Process(nn.Module, Part):
         return Path.sizes(self.hyperparameters(), num_features, self.points, self.out_features)
 
     def mean_function(self, noise: Noise) -> Function | None:
-        """Return the mean function, or None if it is zero; `noise` gives the samples, dtype and device."""
+        """Return the mean function, or None if it is zero; `noise` determines the number of samples."""
         return None if self.mean is None else self.mean.sample(None, noise, Draw).function
 
     def describe(self) -> str:

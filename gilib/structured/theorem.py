@@ -11,9 +11,8 @@ given all outputs before, have
     mean        μ̃_l + S̃_{l,<l} S̃_{<l,<l}⁻¹ (f_{<l} - μ̃_{<l})        (Eq. 10)
     covariance  S̃_ll - S̃_{l,<l} S̃_{<l,<l}⁻¹ S̃_{<l,l}                (Eq. 11)
 
-All these terms depend, through the kernels, on the outputs before. No system is solved, because the Cholesky
-factor G of S̃ grows row by row (App. E): f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. Entries of S̃ and G that the
-pattern of S makes zero are neither stored nor computed.
+No system is solved, because the Cholesky factor G of S̃ grows row by row (App. E):
+f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. Entries that the pattern of S makes zero are neither stored nor computed.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ class Recursion(GaussianFunction):
     ) -> Tensor:
         """Add a layer's rows to the Cholesky factor, and return aᵀ m, `[S, R, N, T_l]`.
 
-        `fields` holds products of covariance blocks with a, from one layer for a later one, by (later,
-        earlier). This layer uses up those for it, and adds its own for later layers.
+        `fields` holds products of covariance blocks with a, by (later layer, earlier layer). This layer uses
+        up those for it, and adds its own.
         """
         pattern = self.joint.pattern
         places = {source: pattern.between(layer, source) for source in range(layer + 1)}
