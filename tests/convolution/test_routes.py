@@ -10,26 +10,25 @@ from gilib.convolution.spectral import fast_length
 from tests.support import normals
 
 
-def images(channels, size, count=100, outputs=None):
-    return torch.empty(count, channels, size, size), torch.empty(count, outputs or channels, size, size)
-
-
 @pytest.mark.parametrize(
-    ("channels", "outputs", "size", "kernel", "boundary", "route"),
+    ("channels", "outputs", "size", "windows", "route"),
     [
-        (32, 32, 32, 3, "zero", "convolution"),
-        (16, 16, 16, 5, "circular", "spectral"),
-        (3, 32, 32, 3, "zero", "patches"),
-        (32, 32, 8, 1, "zero", "patches"),
+        (32, 32, 32, Windows.of(3, boundary="zero"), "convolution"),
+        (16, 16, 16, Windows.of(5), "spectral"),
+        (3, 32, 32, Windows.of(3, boundary="zero"), "patches"),
+        (32, 32, 8, Windows.of(1, boundary="zero"), "patches"),
+        (128, 64, 32, Windows.of(3, stride=2, boundary="zero"), "patches"),
+        (16, 64, 32, Windows.of(5, stride=2, boundary="zero"), "convolution"),
     ],
 )
-def test_the_measured_winner_is_chosen(channels, outputs, size, kernel, boundary, route):
-    x, y = images(channels, size, outputs=outputs)
-    assert fastest_route(x, y, Windows.of(kernel, boundary=boundary)) == route
+def test_the_measured_winner_is_chosen(channels, outputs, size, windows, route):
+    x = torch.empty(100, channels, size, size)
+    y = torch.empty(100, outputs, *windows.output_size((size, size)))
+    assert fastest_route(x, y, windows) == route
 
 
 def test_where_convolutions_have_no_fast_library_they_are_not_chosen():
-    x, y = images(32, 32)
+    x = y = torch.empty(100, 32, 32, 32)
     windows = Windows.of(3, boundary="zero")
     assert fastest_route(x.double(), y.double(), windows) == "spectral"
     assert fastest_route(x.to("meta"), y.to("meta"), windows) == "spectral"
@@ -39,18 +38,6 @@ def test_lags_do_not_meet_around_the_circle():
     """Small images are taken for images among copies of themselves."""
     assert not Windows.of(5, boundary="circular").at_every_pixel((3, 3))
     assert Windows.of(5, boundary="zero").at_every_pixel((3, 3))
-
-
-@pytest.mark.parametrize(
-    ("windows", "channels", "route"),
-    [
-        (Windows.of(3, stride=2, boundary="zero"), 128, "patches"),
-        (Windows.of(5, stride=2, boundary="zero"), 16, "convolution"),
-    ],
-)
-def test_the_measured_winner_is_chosen_with_strides(windows, channels, route):
-    x = torch.empty(100, channels, 32, 32)
-    assert fastest_route(x, torch.empty(100, 64, *windows.output_size((32, 32))), windows) == route
 
 
 class Peak(TorchDispatchMode):

@@ -13,7 +13,7 @@ from gilib.layers import Pretrained
 from gilib.posteriors import Conjugate, Dropout, MatrixGaussian
 from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken, with_ones
 
-X, Y, LABELS = normals(12, 3, seed=1), normals(12, 2, seed=2), torch.arange(12) % 2
+X, Y = normals(12, 3, seed=1), normals(12, 2, seed=2)
 IMAGES = normals(6, 2, 8, 8, seed=3)
 SURE = {  # posteriors of hardly any spread, which begin at the weights themselves
     "factorised": gilib.Factorised(1e-24),

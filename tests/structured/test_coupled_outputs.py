@@ -32,7 +32,7 @@ def coupled(shape):
     return net, oracle_of(net)
 
 
-@pytest.mark.parametrize("shape", [ONE_LAYER, WIDE["two outputs"]], ids=["one layer", "two layers"])
+@pytest.mark.parametrize("shape", [ONE_LAYER, WIDE], ids=["one layer", "two layers"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @torch.no_grad()
 def test_the_expected_log_likelihood(name, shape):
@@ -60,5 +60,5 @@ def test_the_predicted_joint_density():
 
 
 def test_outputs_that_are_independent_keep_their_variances():
-    drawn = network("mean_field", WIDE["two outputs"]).estimate(2, 1, generator=seeded())
+    drawn = network("mean_field", WIDE).estimate(2, 1, generator=seeded())
     assert all(torch.equal(a, b) for a, b in zip(drawn.moments(X), drawn.marginals(X), strict=True))

@@ -36,8 +36,6 @@ ERRORS = {
         r"Process\(2 → 3\) gives 3 numbers, but Process\(2 → 1\), which follows, takes 2",
     ),
     "a family's class": (lambda: StructuredGP([Process(2, 1)], FullyCoupled), r"family must be an instance:"),
-    "jitter": (lambda: model(jitter=1.0), "jitter must be a number of at least 0 and below 1, got 1.0"),
-    "marginalise": (lambda: model(marginalise=1), "marginalise must be a bool, got int"),
     "no inducing inputs": (lambda: network(Process(2, 1)), r"say how many inducing inputs the layer has:"),
     "inducing inputs of other replicas": (
         lambda: network(Process(2, 1, inducing_inputs=normals(3, 5, 2)), replicas=(2,)),
@@ -59,7 +57,6 @@ ERRORS = {
     ),
     "model: inducing points": (lambda: model(in_features=3), r"inducing_points must have 3 features, got"),
     "model: mean points": (lambda: model(mean_points=normals(9, 4)), r"mean_points must have 2 features,"),
-    "model: widths": (lambda: model(width=[3, 2]), r"width must be an integer of at least 1, got \[3, 2\]"),
     "model: too few points for directions": (
         lambda: model(in_features=4, width=3, inducing_points=normals(2, 4)),
         r"2 mean_points \(or inducing points in their place\) do not determine 3 principal directions",
