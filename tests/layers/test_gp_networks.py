@@ -37,7 +37,7 @@ def test_shapes_and_gradients_of_every_face(name):
         assert all(bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["global", "local", "integrated", "free"]),
     face=st.sampled_from(["draw", "estimate", "joint_draw"]),
@@ -83,7 +83,7 @@ def test_any_shape(name, face, depth, sizes, replicas, one_kernel):
 @EVERY
 def test_the_faces_have_one_expectation(name):
     """That of log P - log Q, and the bound's of estimates and joint draws; paths are exact to two moments."""
-    net, count = NETWORKS[name](), 3000
+    net, count = NETWORKS[name](), 1500
     with torch.no_grad():
         draw, estimate = net.draw(count, generator=seeded(1)), net.estimate(count, 12, generator=seeded(2))
         joint = net.joint_draw(count, 12, generator=seeded(3))
@@ -113,18 +113,13 @@ def test_replicas_are_networks_of_their_own(name):
     for r, single in enumerate(singles):
         alone = single.draw(noise=noise[:, r])
         assert_equal(draw(x)[:, r].detach(), alone(x[r]).detach(), 1e-9)
-        assert_equal(bounds_of(bounds[0], r), bound(alone, x[r], y[r]).detach(), 1e-9)
+        assert_equal(bounds[0][r].detach(), bound(alone, x[r], y[r]).detach(), 1e-9)
         own = single.estimate(noise=Noise(points.draw[:, r], points.points[:, r]))
-        assert_equal(bounds_of(bounds[1], r), bound(own, x[r], y[r]).detach(), 1e-9)
+        assert_equal(bounds[1][r].detach(), bound(own, x[r], y[r]).detach(), 1e-9)
         lone = single.joint_draw(2, 12, generator=seeded(5 + r))(x[r])
         assert_equal(
             joint[:, r].detach(), lone.detach(), 1e-6
         )  # joint draws factorise near-singular matrices
-
-
-def bounds_of(values, replica):
-    """`elbo` counts the points of one replica."""
-    return values[replica].detach()
 
 
 @pytest.mark.parametrize("branch", ["residual", "sum"])
@@ -185,26 +180,10 @@ def test_moments_add_up_in_blocks():
     assert variance is None and torch.equal(mean, estimate(X))
 
 
-def test_closed_form_expectation_is_the_average_over_samples():
-    """E log N(y; f, σ²) against sampling the last layer 20 000 times, the layers below the same."""
-    net = deep(gilib.FreeGaussian(initial_scale=0.5), 1)
-    with torch.no_grad():
-        closed = LIKELIHOOD.expected_log_prob(net.estimate(1, 12, generator=seeded(1)), X, Y)[0]
-        sampled = LIKELIHOOD.log_prob(net.estimate(20_000, 12, generator=seeded(2))(X), Y)
-    assert_mean(sampled, closed)
-
-
-@pytest.mark.parametrize("name", ["global", "free", "free, then global", "a process, then weights"])
-def test_iwbo_of_joint_draws_is_at_least_the_elbo_and_refuses_estimates(name):
-    net = NETWORKS[name]()
-    joint = net.joint_draw(50, 12, generator=seeded(1))
+@pytest.mark.parametrize("name", ["global", "free, then global", "a process, then weights"])
+def test_iwbo_of_joint_draws_is_at_least_the_elbo(name):
+    joint = NETWORKS[name]().joint_draw(50, 12, generator=seeded(1))
     assert float(gilib.iwbo(joint, LIKELIHOOD, X, Y).detach()) > float(bound(joint).detach())
-    assert float(gilib.iwbo(net.joint_draw(1, 12, generator=seeded(1)), LIKELIHOOD, X, Y).detach()) < 1e9
-    with pytest.raises(
-        TypeError,
-        match=r"got Estimate: use net.draw\(num_samples\), or, of Gaussian processes, net.joint_draw",
-    ):
-        gilib.iwbo(net.estimate(5, 12), LIKELIHOOD, X, Y)
 
 
 def test_iwbo_converges_to_the_evidence_of_one_layer():
@@ -231,15 +210,3 @@ def test_predictive_densities_are_averages_over_exact_draws(posterior):
     components = torch.distributions.Normal(prediction.means, sd).log_prob(targets).sum(-1).exp()
     assert_equal(components.mean(0).log(), prediction.log_prob(targets), 1e-10)
     agree(densities, components)
-
-
-def test_classification():
-    """Three classes: after a training probabilities sum to one and are right."""
-    x = wave(24)[0]
-    labels = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-    net = gilib.models.deep_gp(2, 3, 2, inducing_points=x[:8], generator=seeded(), dtype=D, num_features=64)
-    own = {"num_samples": 4, "rule": gilib.Adam(0.03), "seed": 3, "progress": False}
-    gilib.fit(net, gilib.Categorical(), x, labels, steps=60, **own)
-    prediction = gilib.predict(net, gilib.Categorical(), x, 20, generator=seeded(1))
-    assert_equal(prediction.mean.sum(-1), torch.ones(24, dtype=D), 1e-10)
-    assert float((prediction.mean.argmax(-1) == labels).double().mean()) > 0.8

@@ -24,16 +24,10 @@ def sparse():
 
 NETS = {
     "global": (lambda: weights(gilib.GlobalInducing()), Adam(0.01)),
-    "factorised": (lambda: weights(gilib.Factorised()), Adam(0.01)),
     "conjugate": (lambda: weights(gilib.posteriors.Conjugate()), Bali()),
     "matrix": (lambda: weights(gilib.posteriors.MatrixGaussian()), NoisyKFAC(0.01)),
-    "sparse GP": (sparse, Adam(0.01)),
     "collapsed GP": (sparse, Collapsed()),
     "natural GP": (sparse, NaturalGradient(0.05)),
-    "deep GP": (
-        lambda: gilib.models.deep_gp(3, 1, 2, inducing_points=X[:10], generator=seeded(), num_features=32),
-        Adam(0.01),
-    ),
     "structured": (
         lambda: gilib.models.structured_gp(
             3, 1, 2, width=2, inducing_points=X[:10], generator=seeded(), num_features=32

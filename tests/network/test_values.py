@@ -1,7 +1,5 @@
 """What was drawn or predicted is a value, which later changes leave alone, and files give it back."""
 
-import copy
-
 import pytest
 import torch
 
@@ -102,22 +100,6 @@ def test_functions_of_a_layer(layer):
     before = numbers(drawn, X)
     inducing.add_(1.0)
     assert_same(numbers(drawn, X), before)
-
-
-def test_functions_while_training_goes_on():
-    """By the engine itself, and by load_state_dict: here the function once moved by twice its deviation."""
-    x = torch.linspace(-2.0, 2.0, 30, dtype=D)[:, None]
-    y, likelihood = torch.sin(2.0 * x), gilib.Gaussian(0.1, learn=True)
-    net = gilib.models.sparse_gp(1, 1, inducing_points=x[::3], dtype=D, num_features=16)
-    start = copy.deepcopy(net.state_dict())
-    drawn = net.draw(3, generator=seeded())
-    before = numbers(drawn, x)
-    gilib.fit(net, likelihood, x, y, steps=20, progress=False)
-    assert_same(numbers(drawn, x), before)
-    trained = net.draw(3, generator=seeded())
-    before = numbers(trained, x)
-    net.load_state_dict(start)
-    assert_same(numbers(trained, x), before)
 
 
 LIKELIHOODS = {

@@ -3,61 +3,52 @@
 import pytest
 import torch
 
-import gilib
+from gilib.posteriors import BuildContext
 from gilib.structured import FullyCoupled, JointGaussian, MeanField, Pattern, StripesAndArrow
 from tests.structured.test_pattern import Chain
 from tests.support import D, assert_equal, normals, shaken
 
 FAMILIES = {"mf": MeanField(), "star": StripesAndArrow(), "fc": FullyCoupled(), "own": Chain()}
 WIDTHS, SIZES = (2, 2, 1), (4, 3, 2)
-each = pytest.mark.parametrize("family", FAMILIES)
 
 
-def joint(family, replicas=()):
-    pattern = Pattern(FAMILIES[family], WIDTHS, SIZES)
-    module = JointGaussian(pattern, gilib.posteriors.BuildContext(replicas=replicas, dtype=D))
-    return shaken(module, 0.5)
+def joint(family, widths=WIDTHS, sizes=SIZES):
+    return JointGaussian(Pattern(family, widths, sizes), BuildContext(dtype=D))
 
 
 def dense(module):
-    """Mean `[R, n]` and factor `[R, n, n]`, process after process."""
+    """Mean `[n]` and factor `[n, n]`, process after process."""
     pattern = module.pattern
     owner = [p for p in range(len(pattern.places)) for _ in range(pattern.points[p])]
     first = [owner.index(p) for p in range(len(pattern.places))]
-    lead = module.rows[0].shape[:-2]
-    factor = torch.zeros(*lead, len(owner), len(owner), dtype=D)
+    factor = torch.zeros(len(owner), len(owner), dtype=D)
     for p, row in enumerate(module.rows):
         for column in pattern.factor[p]:
             size, start = pattern.points[column], pattern.starts[p][column]
             rows = slice(first[p], first[p] + pattern.points[p])
-            factor[..., rows, first[column] : first[column] + size] = row[..., start : start + size]
-    columns = [module.means[place.layer][..., place.index] for place in pattern.places]
-    return torch.cat(columns, -1).detach(), factor.tril().detach()
+            factor[rows, first[column] : first[column] + size] = row[:, start : start + size]
+    columns = [module.means[place.layer][:, place.index] for place in pattern.places]
+    return torch.cat(columns).detach(), factor.tril().detach()
 
 
 def test_it_starts_at_a_small_multiple_of_the_prior():
-    module = JointGaussian(Pattern(FullyCoupled(), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
-    mean, factor = dense(module)
-    scales = torch.tensor([0.1] * 14 + [1.0] * 2, dtype=D)
+    mean, factor = dense(joint(FullyCoupled()))
     assert_equal(mean, torch.zeros(16, dtype=D))
-    assert_equal(factor, scales.diag())
-    one = JointGaussian(Pattern(FullyCoupled(0.3), WIDTHS, SIZES), gilib.posteriors.BuildContext(dtype=D))
-    assert_equal(dense(one)[1], 0.3 * torch.eye(16, dtype=D))
+    assert_equal(factor, torch.tensor([0.1] * 14 + [1.0] * 2, dtype=D).diag())
+    assert_equal(dense(joint(FullyCoupled(0.3)))[1], 0.3 * torch.eye(16, dtype=D))
 
 
 @pytest.mark.parametrize("family", ["star", "own"])
 def test_no_natural_gradient_for_a_sparse_covariance(family):
     with pytest.raises(ValueError, match="natural gradients need every block of a covariance"):
-        _ = joint(family).gaussian_parameters
+        _ = joint(FAMILIES[family]).gaussian_parameters
 
 
 @pytest.mark.parametrize("widths", [(2, 1), (2, 2)])
-@each
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_last_layer_given_those_below(family, widths):
     """By conditioning the dense Gaussian on what was drawn below; outputs that depend remain drawn."""
-    module = shaken(
-        JointGaussian(Pattern(FAMILIES[family], widths, (3, 2)), gilib.posteriors.BuildContext(dtype=D)), 0.5
-    )
+    module = shaken(joint(FAMILIES[family], widths, (3, 2)), 0.5)
     mean, factor = dense(module)
     noise = normals(3, len(mean), seed=4)
     drawn, _ = module.draw(noise)
