@@ -61,11 +61,8 @@ def project(
 ) -> Projected:
     """Compute the terms for a distribution of w with independent columns; leading axes broadcast.
 
-    Args:
-        kernel: k(x, Z), `[..., N, M]`, or its exponents.
-        inverse: R⁻¹, `[..., M, M]`.
-        mean: m, `[..., M, O]`.
-        covariance: S, symmetric, `[..., O, M, M]`, or `[..., 1, M, M]` if outputs share it; or None.
+    The kernel is k(x, Z), `[..., N, M]`, or its exponents; the inverse R⁻¹, `[..., M, M]`; the mean m,
+    `[..., M, O]`; the covariance S, symmetric, `[..., O, M, M]`, `[..., 1, M, M]` for all outputs, or None.
     """
     columns, outputs = mean, mean.shape[-1]
     if covariance is not None:
@@ -77,13 +74,9 @@ def project(
 def project_columns(
     kernel: Tensor | Exponents, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
 ) -> Projected:
-    """Compute the terms for one layer of a joint distribution.
+    """Compute the terms for one layer of a joint distribution; kernel and inverse are as in `project`.
 
-    Args:
-        kernel: k(x, Z), `[..., N, M]`, or its exponents.
-        inverse: R⁻¹, `[..., M, M]`.
-        columns: columns of this layer.
-        fields: fields of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
+    `fields` are those of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
     first, right = kernel[:2] if isinstance(kernel, Exponents) else (kernel, None)
     parts = [first, inverse] if right is None else [first, right, inverse]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -35,9 +36,7 @@ class Branches(Layer):
         self.has_weights = any(branch.has_weights for branch in self)
 
     def __iter__(self) -> Iterator[Layer]:
-        for branch in self.branches:
-            assert isinstance(branch, Layer)
-            yield branch
+        return cast(Iterator[Layer], iter(self.branches))
 
     @abstractmethod
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -51,14 +52,10 @@ class Sequential(Layer):
         self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            yield layer
+        return cast(Iterator[Layer], iter(self.layers))
 
     def __getitem__(self, place: int) -> Layer:
-        layer = self.layers[place]
-        assert isinstance(layer, Layer)
-        return layer
+        return cast(Layer, self.layers[place])
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -229,10 +229,7 @@ def trained_copy(module: nn.Module) -> nn.Module:
 def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]) -> nn.Module:
     """Return a copy of a module in which some modules, parameters and buffers are replaced.
 
-    Args:
-        module: the original module.
-        places: replacements of modules, by `id` of the original; copies that are made here are added.
-        tensors: replacements of parameters and buffers, by `id` of the original; others are shared.
+    `places` and `tensors` hold replacements by `id` of the original; copied modules are added to `places`.
     """
     if id(module) not in places:
         copied = places[id(module)] = copy.copy(module)

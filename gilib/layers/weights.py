@@ -60,18 +60,16 @@ class WeightLayer(Layer):
         self.noise_size = self.hyperparameters.noise_size + self.weights.noise_size
 
     def start_at(self, weights: Tensor, inducing: Tensor | None) -> None:
-        """Set the posterior's parameters so that draws lie around given weights.
+        """Set the posterior's parameters so that draws lie around given weights, `[I, O]`.
 
-        Args:
-            weights: the weights, `[I, O]`.
-            inducing: the network's inducing points as they enter this layer, `[M, ...]`, or None.
-
-        Raises:
-            TypeError: if the posterior cannot start at given weights.
+        `inducing` are the network's inducing points as they enter this layer, `[M, ...]`, or None. The method
+        raises TypeError if the posterior cannot start at given weights.
         """
         weights, (_, posterior) = weights.detach(), self.modules_built()
-        known = posterior.needs_inducing and inducing is not None
-        posterior.start_at(weights, self.function(weights)(inducing) if known else None)
+        outputs = None
+        if posterior.needs_inducing and inducing is not None:
+            outputs = self.function(weights)(inducing)
+        posterior.start_at(weights, outputs)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
         """Return the modules of prior and posterior, or raise RuntimeError if the layer is not built."""

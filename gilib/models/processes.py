@@ -61,8 +61,8 @@ def deep_gp(
         replicas: shape of the replica axes.
         generator: source of the initial values.
         dtype: dtype of the parameters.
-        jitter: jitter of every layer, see `GP`.
-        num_features: number of features of every layer's draws, see `GP`.
+        jitter: see `GP`.
+        num_features: see `GP`.
 
     >>> net = deep_gp(3, 1, depth=2, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape
@@ -154,15 +154,8 @@ def sparse_gp(
             f"sparse_gp has one layer and the settings {', '.join(SETTINGS)}, but no "
             f"{', '.join(sorted(unknown))}: see deep_gp"
         )
-    return deep_gp(
-        in_features,
-        out_features,
-        1,
-        posterior=FreeGaussian(),
-        kernel=kernel,
-        inducing_points=inducing_points,
-        **settings,
-    )
+    settings |= {"posterior": FreeGaussian(), "kernel": kernel, "inducing_points": inducing_points}
+    return deep_gp(in_features, out_features, 1, **settings)
 
 
 @checked

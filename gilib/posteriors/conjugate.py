@@ -204,14 +204,7 @@ class ConjugateWeights(PosteriorModule):
 
     @torch.no_grad()
     def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor | None) -> None:
-        """Replace the state of the active replicas, and count the step.
-
-        Args:
-            state: the state after a minibatch.
-            mean_square: v, `[R, O]`.
-            df: ν.
-            active: booleans `[R]` that select the replicas to update; None: all.
-        """
+        """Replace the state, v `[R, O]` and ν in the replicas that `active` `[R]` selects; count the step."""
         noise_tril = state.scale_tril / math.sqrt(df + self.outputs + 1)
         old, new = [*self.state, self.noise_tril, self.mean_square], [*state, noise_tril, mean_square]
         if active is None:

@@ -47,12 +47,7 @@ class FreeGaussian(OwnInducing):
     initial_scale: Positive | None = None
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        if not isinstance(site, InducingOutputs):
-            raise ValueError(
-                "FreeGaussian is over the inducing outputs of a Gaussian process, not over weights: use it "
-                "in gilib.GP, or take Factorised, LocalInducing or GlobalInducing for a layer of weights"
-            )
-        return FreeInducing(self, site, context)
+        return FreeInducing(self, check_process(site, self), context)
 
 
 class Gaussians(ABC):
@@ -150,11 +145,7 @@ class PropagatedGaussian(InducingPosterior):
     initial_scale: Positive = 1e-2
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        if not isinstance(site, InducingOutputs):
-            raise ValueError(
-                "PropagatedGaussian is over the inducing outputs of a Gaussian process: use it in gilib.GP"
-            )
-        return PropagatedInducing(self, site, context)
+        return PropagatedInducing(self, check_process(site, self), context)
 
 
 class PropagatedInducing(PosteriorModule):
@@ -191,6 +182,16 @@ class PropagatedInducing(PosteriorModule):
         log_prior = log_prior - outputs.shape[-1] * features.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         log_det = half_log_det(self.root)
         return weights, log_prior + 0.5 * noise.square().sum((-2, -1)) + log_det
+
+
+def check_process(site: Site, posterior: InducingPosterior) -> Site:
+    """Return the site if it is a Gaussian process's, else raise an error."""
+    if not isinstance(site, InducingOutputs):
+        raise ValueError(
+            f"{type(posterior).__name__} is over the inducing outputs of a Gaussian process: use it in "
+            "gilib.GP, or take Factorised, LocalInducing or GlobalInducing for a layer of weights"
+        )
+    return site
 
 
 def multiple_of_identity(scale: float, shape: Shape, context: BuildContext) -> Tensor:

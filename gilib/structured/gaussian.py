@@ -72,11 +72,7 @@ class JointGaussian(nn.Module, Gaussians):
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Return one dense Gaussian for each group of processes that depend on each other.
 
-        Args:
-            values: values of `gaussian_parameters`, in their order, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
-
-        Returns:
-            The means `[R, n_g, 1]` and the factor `[R, 1, n_g, n_g]` of a group's n_g inducing outputs.
+        It has means `[R, n_g, 1]` and a factor `[R, 1, n_g, n_g]`, for the group's n_g inducing outputs.
         """
         pattern, found = self.pattern, []
         means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
@@ -88,7 +84,6 @@ class JointGaussian(nn.Module, Gaussians):
         return found
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Return the means `[R, M_l, T_l]` and rows `[R, M_r, K_r]` of dense Gaussians; inverts `dense`."""
         pattern = self.pattern
         means: dict[int, Tensor] = {}
         rows: dict[int, Tensor] = {}
@@ -111,16 +106,13 @@ class JointGaussian(nn.Module, Gaussians):
     def covariance(self) -> dict[tuple[int, int], Tensor]:
         """Return the nonzero blocks S_rc = Σ_k C_rk C_ckᵀ of the lower triangle, `[R, M_r, M_c]`."""
         rows, pattern = self.factor(), self.pattern
-        return {
-            (r, c): sum(
-                (
-                    rows[r].narrow(-1, at, length) @ rows[c].narrow(-1, other, length).mT
-                    for at, other, length in pattern.runs(r, c)
-                ),
-                start=rows[r].new_zeros(()),
-            )
-            for r, c in pattern.covariance
-        }
+        found = {}
+        for r, c in pattern.covariance:
+            found[r, c] = rows[r].new_zeros(())
+            for at, other, length in pattern.runs(r, c):
+                product = rows[r].narrow(-1, at, length) @ rows[c].narrow(-1, other, length).mT
+                found[r, c] = found[r, c] + product
+        return found
 
     def distribution(self) -> JointDistribution:
         """Return the distribution of w."""

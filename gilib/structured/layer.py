@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -79,20 +80,17 @@ class StructuredGP(Layer):
         self.processes = nn.ModuleList(processes)
         self.family = StripesAndArrow() if family is None else family
         self.jitter, self.num_features, self.marginalise = float(jitter), num_features, marginalise
-        widths = tuple(process.out_features for process in self)
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:
                 raise ValueError(
                     f"{below.describe()} gives {below.out_features} numbers, but {above.describe()}, "
                     f"which follows, takes {above.in_features}"
                 )
-        self.family.check(widths)
+        self.family.check(tuple(process.out_features for process in self))
         self.weights = None
 
     def __iter__(self) -> Iterator[Process]:
-        for process in self.processes:
-            assert isinstance(process, Process)
-            yield process
+        return cast(Iterator[Process], iter(self.processes))
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         for process in self:
@@ -139,29 +137,20 @@ class StructuredGP(Layer):
         own, rest = noise.draw.tensor_split([joint.noise_size], -1)
         drawn, log_pq = joint.draw(own)
         functions: list[Function]
+        known = [WeightDistribution(w, None, None) for w in drawn]
         if mode is Draw:
-            distributions = [
-                *(WeightDistribution(w, None, None) for w in drawn[:-1]),
-                joint.last(drawn[-1], own),
-            ]
-            paths = rest.split(self._path_sizes(), -1)
-            functions = [
-                Path.of(process, distribution, w, path, self.num_features)
-                for process, distribution, w, path in zip(processes, distributions, drawn, paths, strict=True)
-            ]
+            known[-1] = joint.last(drawn[-1], own)
+            parts = zip(processes, known, drawn, rest.split(self._path_sizes(), -1), strict=True)
+            functions = [Path.of(*part, self.num_features) for part in parts]
         else:
             points = noise.points.split([process.out_features for process in self], -1)
-            functions = [
-                Jointly(process, w, z)
-                if mode is JointDraw
-                else Marginals(process, WeightDistribution(w, None, None), z)
-                for process, w, z in zip(processes, drawn, points, strict=True)
-            ]
+            if mode is JointDraw:
+                functions = list(map(Jointly, processes, drawn, points))
+            else:
+                functions = list(map(Marginals, processes, known, points))
         pairs = zip(functions, means, strict=True)
-        function = Composition(
-            tuple(f if mean is None else BranchesFunction((f, mean), total) for f, mean in pairs)
-        )
-        return mode(function, log_pq if divergence is None else -divergence)
+        added = tuple(f if mean is None else BranchesFunction((f, mean), total) for f, mean in pairs)
+        return mode(Composition(added), log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
         return (next(iter(self)).in_features,)

@@ -142,12 +142,10 @@ class PointFactor:
         self.rows: list[dict[int, Tensor]] = []
 
     def grow(self, covariances: dict[int, Tensor], alone: Tensor, prior: Tensor) -> None:
-        """Add the row of the next process t.
+        """Add the row of the next process t, given terms `[..., N]`.
 
-        Args:
-            covariances: aᵀ S_tt' a' by column t', including t itself, `[..., N]`.
-            alone: k - |a|², the variance of the process given its inducing outputs, `[..., N]`.
-            prior: k, which sets the size of rounding errors, `[..., N]`.
+        They are aᵀ S_tt' a' by column t', including t itself; `alone` = k - |a|², the variance of the process
+        given its inducing outputs; and `prior` = k, which sets the size of rounding errors.
         """
         place = len(self.rows)
         row: dict[int, Tensor] = {}

@@ -61,7 +61,7 @@ class Peak(TorchDispatchMode):
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 @pytest.mark.parametrize(
     ("boundary", "pixels", "count", "stride"),
-    [("circular", 32, 40, 1), ("zero", 32, 40, 2), ("zero", 4, 600, 1)],
+    [("circular", 32, 60, 1), ("zero", 32, 60, 2), ("zero", 4, 1000, 1)],
 )
 def test_memory_beyond_inputs_and_results(route, boundary, pixels, count, stride):
     """At most three times the inputs, forward and backward; all patches would be nine times x alone."""
@@ -93,9 +93,9 @@ def test_memory_where_moments_are_larger_than_images(count, channels, pixels, bo
 
 @pytest.mark.parametrize("route", ["spectral", "convolution", "patches"])
 def test_memory_does_not_grow_with_the_sets_that_share_images(route):
-    """One set of images, five sets of weights: gradients are summed as they come."""
-    x, y = (torch.randn(20, 8, 16, 16, requires_grad=True) for _ in range(2))
-    precision = torch.rand(5, 20).requires_grad_()
+    """One set of images, three sets of weights: gradients are summed as they come."""
+    x, y = (torch.randn(40, 8, 32, 32, requires_grad=True) for _ in range(2))
+    precision = torch.rand(3, 40).requires_grad_()
     with Peak() as memory:
         values = autocorrelation(x, y, 3, precision, route=route)
         gradients = torch.autograd.grad(values, (x, y, precision), [torch.ones_like(v) for v in values])
