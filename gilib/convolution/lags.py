@@ -34,7 +34,7 @@ def moments(
     `kind` is the class of the correlations; `root` is √λ of every image, `[B]`, or None for ones.
     """
     if not windows.at_every_pixel(x.shape[-2:]):
-        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        phases = Phases(windows, (y.shape[-2], y.shape[-1]))
         gram, cross = moments(kind, phases.split(x), y, root, phases.inside)
         needed = phases.needed_indices(x.shape[1], x)
         return gram[needed[:, None], needed], cross[needed]
@@ -64,7 +64,7 @@ def write_gradients(
     """Write the gradients of x and y to `d_x`, which may be x itself, and `d_y`."""
     channels = x.shape[1]
     if not windows.at_every_pixel(x.shape[-2:]):
-        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        phases = Phases(windows, (y.shape[-2], y.shape[-1]))
         needed = phases.needed_indices(channels, x)
         size = channels * prod(phases.count) * phases.inside.pixels
         d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])

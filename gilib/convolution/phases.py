@@ -26,11 +26,6 @@ class Phases:
     windows: Windows  # windows of the image
     places: Pair  # numbers of windows, (vertical, horizontal)
 
-    @classmethod
-    def of(cls, size: Pair, windows: Windows) -> Phases:
-        """Construct for images of `size`, (height, width)."""
-        return cls(windows, windows.output_size(size))
-
     @property
     def count(self) -> Pair:
         """Numbers of phases with a pixel in the window, min(s, k)."""

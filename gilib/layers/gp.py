@@ -146,10 +146,12 @@ class GP(Layer):
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
-        distribution = posterior.distribution(root, self._prior, own[..., : posterior.distribution_size])
+        one = torch.ones((), dtype=torch.float64, device=noise.draw.device)
+        prior = ScaledIdentity(one, self.num_inducing)
+        distribution = posterior.distribution(root, prior, own[..., : posterior.distribution_size])
         drawn, log_pq = distribution.mean, distribution.log_pq
         if mode is not Estimate and distribution.covariance is not None:  # functions need a value of w
-            drawn, log_pq = posterior.draw(root, self._prior, own)
+            drawn, log_pq = posterior.draw(root, prior, own)
         function: Function
         if mode is Estimate:
             function = Marginals(process, distribution, noise.points)
@@ -158,12 +160,6 @@ class GP(Layer):
         else:
             function = Path.of(process, distribution, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
-
-    @property
-    def _prior(self) -> ScaledIdentity:
-        like = self.reference_tensor()
-        one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
-        return ScaledIdentity(one, self.num_inducing)
 
     def input_shape(self) -> Shape:
         return (self.in_features,)

@@ -54,7 +54,6 @@ VALUES = {
         r"say how many inducing inputs the layer has: LocalInducing\(num_inducing=100\)",
     ),
     "deep: wider than the inputs": (lambda: deep(2, 1, width=3), "wider, got width=3.*build wider ones from"),
-    "deep: inducing points": (lambda: deep(3, 1), r"inducing_points must have 3 features, got shape \[5,"),
     "deep: too few points for directions": (
         lambda: deep(4, 1, width=3, inducing_points=normals(2, 4)),
         "2 inducing_points do not determine 3 principal directions: give more",

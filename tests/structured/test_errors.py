@@ -35,10 +35,6 @@ ERRORS = {
     ),
     "a family's class": (lambda: StructuredGP([Process(2, 1)], FullyCoupled), r"family must be an instance:"),
     "no inducing inputs": (lambda: network(Process(2, 1)), r"say how many inducing inputs the layer has:"),
-    "inducing inputs of other replicas": (
-        lambda: network(Process(2, 1, inducing_inputs=normals(3, 5, 2)), replicas=(2,)),
-        r"inducing_inputs must have shape \[2, 5, 2\].*got \[3, 5, 2\]",
-    ),
     "inducing inputs with NaN": (lambda: Process(2, 1, inducing_inputs=NAN), "inducing_inputs holds 2 NaN"),
     "a mean function of another width": (
         lambda: network(Process(2, 3, mean=torch.nn.Identity(), num_inducing=4), family=FullyCoupled()),
@@ -48,10 +44,6 @@ ERRORS = {
     "a mean function that draws": (
         lambda: network(Process(2, 1, mean=gilib.Linear(2, 1, posterior=gilib.Factorised()), num_inducing=4)),
         "must give 1 numbers and draw nothing, got Linear",
-    ),
-    "a mean function for other inputs": (
-        lambda: network(Process(2, 1, mean=gilib.layers.FixedLinear(3, 1), num_inducing=4)),
-        r"FixedLinear\(3 → 1\) takes points of shape \[3\], got \[2\]",
     ),
     "model: inducing points": (lambda: model(in_features=3), r"inducing_points must have 3 features, got"),
     "model: mean points": (lambda: model(mean_points=normals(9, 4)), r"mean_points must have 2 features,"),
