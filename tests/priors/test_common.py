@@ -128,13 +128,3 @@ def test_replicas_are_separate_modules(spec, pixels, generator):
         expected, expected_pq = alone.draw(noise[:, r])
         torch.testing.assert_close(precision.dense()[:, r], expected.dense(), rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
-
-
-# What cannot be asked for
-
-
-@EVERY
-def test_specifications_are_frozen(spec):
-    with pytest.raises(AttributeError):
-        spec.scale = 3.0
-    assert hash(spec) == hash(type(spec)(**vars(spec)))
