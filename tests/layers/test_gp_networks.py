@@ -10,7 +10,7 @@ from gilib.draws import Estimate, GaussianFunction
 from gilib.draws.functions import moments
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
-from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support import D, assert_equal, assert_mean, assert_same_mean, normals, seeded, shaken
 from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
 
 X, Y = wave(12)
@@ -87,16 +87,9 @@ def test_the_faces_have_one_expectation(name):
     with torch.no_grad():
         draw, estimate = net.draw(count, generator=seeded(1)), net.estimate(count, 12, generator=seeded(2))
         joint = net.joint_draw(count, 12, generator=seeded(3))
-        agree(draw.density, estimate.density)
-        agree(draw.density, joint.density)
-        agree(bound(estimate, reduction="none"), bound(joint, reduction="none"))
-
-
-def agree(values, others):
-    """Two sets of samples have one mean, within six standard errors."""
-    error = (values.var(0) / len(values) + others.var(0) / len(others)).sqrt()
-    assert bool((error > 0).all())
-    assert bool(((values.mean(0) - others.mean(0)).abs() < 6 * error).all())
+        assert_same_mean(draw.density, estimate.density)
+        assert_same_mean(draw.density, joint.density)
+        assert_same_mean(bound(estimate, reduction="none"), bound(joint, reduction="none"))
 
 
 @EVERY
@@ -209,4 +202,4 @@ def test_predictive_densities_are_averages_over_exact_draws(posterior):
     sd = prediction.component_sd.expand_as(prediction.means)
     components = torch.distributions.Normal(prediction.means, sd).log_prob(targets).sum(-1).exp()
     assert_equal(components.mean(0).log(), prediction.log_prob(targets), 1e-10)
-    agree(densities, components)
+    assert_same_mean(densities, components)

@@ -49,6 +49,11 @@ def built(module, shape=(3,), points=None, **settings):
     return layer
 
 
+def below_a_layer(layer):
+    layers = [layer, gilib.Linear(2, 1, gilib.Factorised())]
+    return gilib.Network(None, layers, input_shape=(3,), dtype=D)
+
+
 def test_a_draw_is_the_module_in_eval_mode_and_the_module_stays_as_it_was():
     module = trained(Own())
     before = copy.deepcopy(module.state_dict())
@@ -64,19 +69,12 @@ def test_a_draw_is_the_module_in_eval_mode_and_the_module_stays_as_it_was():
 
 def test_trainable_parameters_get_gradients_and_no_part_of_the_bound():
     body = trained(Own())
-    net = gilib.Network(
-        None,
-        [Pretrained(body, trainable=True), gilib.Linear(2, 1, gilib.Factorised())],
-        input_shape=(3,),
-        dtype=D,
-    )
+    net = below_a_layer(Pretrained(body, trainable=True))
     assert "the bound does not count" in repr(net)
     draw = net.draw(2, generator=seeded())
     grads = torch.autograd.grad(draw(X).sum(), list(net.layers[0].parameters()))
     assert all(bool(g.abs().sum() > 0) for g in grads)
-    frozen = gilib.Network(
-        None, [Pretrained(body), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D
-    )
+    frozen = below_a_layer(Pretrained(body))
     frozen.load_state_dict(net.state_dict())
     assert torch.equal(draw.log_pq, frozen.draw(2, generator=seeded()).log_pq)
     gilib.fit(net, gilib.Gaussian(0.1).to(D), X, Y[:, :1], steps=3, progress=False)
@@ -228,8 +226,5 @@ def test_a_batch_normalisation_without_statistics_of_a_training_is_refused():
 
 
 def test_a_module_that_torch_does_not_know_is_not_saved(tmp_path):
-    own = gilib.Network(
-        None, [Pretrained(Own().to(D)), gilib.Linear(2, 1, gilib.Factorised())], input_shape=(3,), dtype=D
-    )
     with pytest.raises(ValueError, match="a file cannot hold its code.*state_dict"):
-        gilib.save(tmp_path / "own", own, gilib.Gaussian(0.1))
+        gilib.save(tmp_path / "own", below_a_layer(Pretrained(Own().to(D))), gilib.Gaussian(0.1))

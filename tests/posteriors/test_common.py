@@ -105,9 +105,6 @@ def test_initial_values_come_from_the_generator(spec):
     assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
-# Cost: one Cholesky factorisation of the precision per draw and layer
-
-
 def factorisations(posteriors, prior, widths=(2, 6, 5, 3), backward=False):
     """Shapes of the matrices factorised in one draw of a network, fan-in at most 16, and in its gradient."""
     layers = [nn.ReLU() for _ in range(2 * len(posteriors) - 1)]

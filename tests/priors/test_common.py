@@ -22,9 +22,6 @@ LEARNED = pytest.mark.parametrize("spec", list(ALL.values())[3:], ids=list(ALL)[
 KERNELS = pytest.mark.parametrize("pixels", [1, 4])
 
 
-# The fixed priors
-
-
 @pytest.mark.parametrize("pixels", [1, 9])
 @pytest.mark.parametrize(("spec", "variance"), [(NealPrior(0.3), 0.09), (StandardPrior(), None)])
 def test_variances_of_fixed_priors(spec, variance, pixels):
@@ -76,9 +73,6 @@ def test_arithmetic_is_that_of_the_parameters_whatever_torchs_default(spec, dtyp
 
 def test_which_priors_keep_features_in_scale():
     assert [name for name, spec in ALL.items() if not spec.well_scaled] == ["standard"]
-
-
-# What all priors with parameters share
 
 
 @LEARNED

@@ -8,8 +8,7 @@ import gilib
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
 from tests.structured import oracle
 from tests.structured.reading import WIDE, network, oracle_of, unknowns, write_root
-from tests.structured.samples import assert_same_mean
-from tests.support import D, assert_mean, normals, seeded
+from tests.support import D, assert_mean, assert_same_mean, normals, seeded
 
 ONE_LAYER = ((2,), (4,))
 X = normals(4, 2)[:1]  # an inducing input of its

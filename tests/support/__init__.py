@@ -126,6 +126,14 @@ def assert_mean(values, truth, dim=0, errors=6.0):
     assert bool((gap <= errors * error).all()), f"off by {float((gap / error).max()):.1f} standard errors"
 
 
+def assert_same_mean(values, others, errors=6.0):
+    """Two sets of independent values have one mean within six standard errors, entry by entry."""
+    error = (values.var(0) / len(values) + others.var(0) / len(others)).sqrt()
+    gap = (values.mean(0) - others.mean(0)).abs()
+    assert bool((error > 0).all()), "values without any spread: nothing is tested"
+    assert bool((gap <= errors * error).all()), f"{float((gap / error).max()):.1f} standard errors apart"
+
+
 def assert_equal(actual, expected, tolerance=1e-12):
     """Equal up to a relative and absolute tolerance."""
     expected = torch.as_tensor(expected, dtype=actual.dtype)
