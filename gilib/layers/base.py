@@ -80,11 +80,7 @@ class Layer(nn.Module, Part, ABC):
         return NoiseSize(self.noise_size)
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the layer as part of a network.
-
-        Raises:
-            ValueError: if it is part of a network already.
-        """
+        """Build the layer as part of a network; raise ValueError if it is part of one already."""
         check_unused(self.is_built, self.describe())
         shape = self.build(shape, context)
         self.is_built, self._reference = True, _first_number(self)

@@ -40,11 +40,7 @@ class InducingBatchNorm(Layer):
         self._point_dim = 0
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Remember the number of axes of a point, which has shape (C,) or (C, H, W).
-
-        Raises:
-            ValueError: if a point has another shape, or the network has too few inducing points.
-        """
+        """Check that a point has shape (C,) or (C, H, W), and that there are enough inducing points."""
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"

@@ -20,11 +20,7 @@ from gilib.sites import Shape
 
 
 class Branches(Layer):
-    """Base class of layers side by side; the function `joined` combines their outputs.
-
-    Args:
-        branches: gilib layers, or torch modules without parameters.
-    """
+    """Base class of layers, or modules without parameters, whose outputs the function `joined` combines."""
 
     joined: Callable[[Sequence[Tensor]], Tensor]
 

@@ -61,11 +61,7 @@ class Sequential(Layer):
         return len(self.layers)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the layers in order, each for the output shape of the one before it.
-
-        Raises:
-            ValueError: if a layer cannot take points of this shape; the message contains its index.
-        """
+        """Build the layers in order, each for the output shape of the one before; errors name its index."""
         last = max((k for k, layer in enumerate(self) if layer.has_weights), default=-1)
         for k, layer in enumerate(self):
             try:
@@ -136,11 +132,7 @@ class Residual(Layer):
         return iter(self.branch)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build f; the targets do not become its pseudo-outputs, because x is added to its output.
-
-        Raises:
-            ValueError: if f changes the shape of a point.
-        """
+        """Build f, which must keep the shape of a point; the targets do not become its pseudo-outputs."""
         branch = self.branch
         output = branch.join(shape, replace(context, pseudo_outputs=None))
         if output != shape:

@@ -83,11 +83,7 @@ class Pointwise(Layer):
         self._point_dim: int | None = None
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Find the output shape by applying the module to two points.
-
-        Raises:
-            ValueError: if the module cannot take points of this shape, or couples the points of a batch.
-        """
+        """Find the output shape by applying the module to two points, which it must not couple."""
         self._point_dim, self.replicas = len(shape), context.replicas
         pair = trial_points(shape, context.dtype, context.device)
         try:

@@ -39,7 +39,7 @@ class Pretrained(Layer):
 
     Raises:
         ValueError: when the network is built, if the module couples points, is random in eval mode, does not
-            return a tensor, or calls a replaced module on anything but points.
+            return a tensor, calls a replaced module on anything but points, or is trainable with replicas.
 
     >>> body = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.ReLU())
     >>> layer = Pretrained(body)
@@ -82,11 +82,7 @@ class Pretrained(Layer):
         return self
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Apply the module to two points, and build each layer inside for the shape that enters it there.
-
-        Raises:
-            ValueError: if the module is unsuitable, or would be trained in a network with replicas.
-        """
+        """Apply the module to two points, and build each layer inside for the shape that enters it there."""
         if self.trainable and context.replicas:
             raise ValueError(
                 "the parameters of a trained module are the same in all replicas: leave trainable=True out, "

@@ -60,11 +60,7 @@ class WeightLayer(Layer):
         self.noise_size = self.hyperparameters.noise_size + self.weights.noise_size
 
     def start_at(self, weights: Tensor, inducing: Tensor | None) -> None:
-        """Set the posterior's parameters so that draws lie around given weights, `[I, O]`.
-
-        `inducing` are the network's inducing points as they enter this layer, `[M, ...]`, or None. The method
-        raises TypeError if the posterior cannot start at given weights.
-        """
+        """Call the posterior's `start_at`, given weights `[I, O]` and inducing points as they enter."""
         weights, (_, posterior) = weights.detach(), self.modules_built()
         outputs = None
         if posterior.needs_inducing and inducing is not None:

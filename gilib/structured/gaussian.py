@@ -131,11 +131,9 @@ class JointGaussian(nn.Module, Gaussians):
         return torch.stack([half_log_det(block[..., None, :, :]) for block in own]).sum(0)
 
     def draw(self, noise: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Draw w = m + C z from z, `[S, R, n]`.
+        """Draw w = m + C z of every layer, `[S, R, M_l, T_l]`, from z, `[S, R, n]`; return w and log_pq.
 
-        Returns:
-            w of every layer, `[S, R, M_l, T_l]`, and log P - log Q = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`,
-            nats.
+        log_pq = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`, nats.
         """
         pattern, factor = self.pattern, self.factor()
         pieces = noise.split(pattern.points, -1)

@@ -87,11 +87,7 @@ class Process(nn.Module, Part):
         return (self.out_features,)
 
     def inducing(self, jitter: float) -> Inducing:
-        """Return the processes' prior at their inducing inputs.
-
-        Raises:
-            FactorisationError: if K is not positive definite in spite of the jitter.
-        """
+        """Return the processes' prior at their inducing inputs."""
         assert self.hyperparameters is not None and self.inducing_inputs is not None
         return Inducing.of(self.hyperparameters(), self.inducing_inputs.clone(), jitter)
 

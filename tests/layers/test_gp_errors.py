@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gilib
-from tests.support import D, normals, seeded
+from tests.support import D, normals, refusals, seeded
 
 Z, X, Y = normals(5, 2), normals(8, 2, seed=1), normals(8, 1, seed=2)
 NAN = Z.clone().index_fill_(0, torch.tensor([2]), math.nan)
@@ -96,18 +96,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_values_that_do_not_fit(name):
-    call, message = VALUES[name]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_things_of_the_wrong_kind(name):
-    call, message = KINDS[name]
-    with pytest.raises(TypeError, match=message):
-        call()
+test_values_that_do_not_fit = refusals(VALUES)
+test_things_of_the_wrong_kind = refusals(KINDS, TypeError)
 
 
 def test_what_the_entries_break_is_sound_to_begin_with():

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal
 
@@ -138,6 +139,18 @@ def assert_equal(actual, expected, tolerance=1e-12):
     """Equal up to a relative and absolute tolerance."""
     expected = torch.as_tensor(expected, dtype=actual.dtype)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def refusals(table, error=ValueError):
+    """A test that each call of a table raises an error with a certain message."""
+
+    @pytest.mark.parametrize("name", table)
+    def test(name):
+        call, message = table[name]
+        with pytest.raises(error, match=message):
+            call()
+
+    return test
 
 
 class Watch(torch.nn.Module):
