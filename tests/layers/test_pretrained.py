@@ -184,25 +184,16 @@ ODD = {
     "must give one tensor": lambda self, x: (self.layer(x), x),
     "overwrites its inputs": lambda self, x: self.layer(x.mul_(2)),
     "cannot take points of shape": lambda self, x: self.layer(x[:, :2]),
-}
-
-
-@pytest.mark.parametrize("message", ODD)
-def test_what_is_no_function_of_points_is_refused(message):
-    with pytest.raises(ValueError, match=message):
-        built(Odd(ODD[message]))
-
-
-INSIDE = {
     "does not call layer as modules": lambda self, x: x @ self.layer.weight,
     "not on points": lambda self, x: self.layer(x[None])[0],
 }
 
 
-@pytest.mark.parametrize("message", INSIDE)
-def test_layers_that_cannot_take_a_place_are_refused(message):
+@pytest.mark.parametrize("message", ODD)
+def test_what_is_no_function_of_points_is_refused(message):
+    """And layers that cannot take a place inside."""
     with pytest.raises(ValueError, match=message):
-        built(Odd(INSIDE[message]), layers={"layer": gilib.Linear(3, 3, gilib.Factorised())})
+        built(Odd(ODD[message]), layers={"layer": gilib.Linear(3, 3, gilib.Factorised())})
 
 
 def test_other_refusals():
@@ -218,9 +209,6 @@ def test_other_refusals():
         built(nn.Linear(3, 2).to(D), layers={"": gilib.Linear(3, 2, gilib.Factorised())}).draw()(X[0, 0])
     with pytest.raises(ValueError, match=r"gilib.Pretrained\(module\) keeps"):
         gilib.Network(None, [nn.Linear(3, 2), gilib.Linear(2, 1)])
-
-
-def test_a_batch_normalisation_without_statistics_of_a_training_is_refused():
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         built(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3, track_running_stats=False)).to(D))
 
