@@ -37,7 +37,7 @@ HARD = 1e5  # condition numbers above which "auto" factorises in float64
 
 @dataclass(frozen=True)
 class GlobalInducing(PseudoSettings, InducingPosterior):
-    """Regression from inducing points that have passed through the layers below (ibid., Sec. 2.1).
+    """Regression from points that have passed through layers below (Ober & Aitchison, 2021, Sec. 2.1).
 
     Args:
         precision: kind of the precision Λ of the pseudo-outputs. "shared": one number per inducing point, by
@@ -65,7 +65,7 @@ class GlobalInducing(PseudoSettings, InducingPosterior):
 
 @dataclass(frozen=True)
 class LocalInducing(PseudoSettings, OwnInducing):
-    """Regression from features that the layer learns itself (ibid., Sec. 2.4).
+    """Regression from features that the layer learns itself (Ober & Aitchison, 2021, Sec. 2.4).
 
     Args:
         num_inducing: M, the number of inducing points of this layer. None: as many as the network has, or I

@@ -83,7 +83,7 @@ class FullyCoupled(Family):
 
 @dataclass(frozen=True)
 class StripesAndArrow(Family):
-    """Couples the processes that mean functions connect, and all with the output (ibid., Sec. 3.2).
+    """Couples processes that mean functions connect, and all with the output (Lindinger et al., 2020).
 
     Stripes couple processes that have the same index in different hidden layers, where mean functions connect
     them. An arrow couples the output with every process below. The covariance has the same pattern as its

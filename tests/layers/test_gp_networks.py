@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib.draws import Estimate, GaussianFunction
-from gilib.draws.functions import moments
+from gilib.draws import Estimate
+from gilib.layers import Sum
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
 from tests.support import D, assert_equal, assert_mean, assert_same_mean, normals, seeded, shaken
-from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
+from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, process, wave
 
 X, Y = wave(12)
 LIKELIHOOD = gilib.Gaussian(0.2)
@@ -123,7 +123,7 @@ def test_inducing_points_and_data_pass_through_one_mean_function(branch):
         layers = [gilib.Residual([process(2, 2, jitter=1e-12)]), process(2, 2, jitter=1e-12)]
     else:
         mean = gilib.layers.FixedLinear(2, 3, matrix)
-        layers = [gilib.Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
+        layers = [Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
     net = gilib.Network(X0, layers, pseudo_outputs=V0, generator=seeded())
     draw = net.draw(4, generator=seeded(1))
     below = net.layers[0].draw(X0, noise=net.base_noise(4, seeded(1))[:, : layers[0].noise_size])
@@ -149,28 +149,23 @@ def test_a_layer_that_integrates_its_inducing_outputs_out_draws_below_one_that_n
 
 def test_moments_add_up_in_blocks():
     """The last Gaussian of a residual block or a sum; nothing after a nonlinearity."""
-    fixed = gilib.layers.FixedLinear(2, 2, normals(2, 2, seed=3))
-    for last, shift in ((gilib.Residual([process(2, 2)]), X), (gilib.Sum([process(2, 2), fixed]), None)):
-        net = gilib.Network(X0, [last], generator=seeded())
+
+    def parts(layers):
+        net = gilib.Network(X0, layers, generator=seeded())
         estimate = net.estimate(3, 12, generator=seeded(1))
-        mean, variance = estimate.moments(X)
-        inner = estimate.function.functions[0]
-        own = inner.branch.functions[0] if shift is not None else inner.functions[0]
-        assert isinstance(own, GaussianFunction)
-        expected = own.moments(X)
-        straight = X if shift is not None else X @ fixed.matrix
-        assert_equal(mean.detach(), (expected.mean + straight).detach(), 1e-12)
-        assert_equal(variance.detach(), expected.variance.detach(), 1e-12)
-    two = gilib.Network(X0, [gilib.Sum([process(2, 2), process(2, 2)])], generator=seeded())
-    estimate = two.estimate(3, 12, generator=seeded(1))
-    parts = [moments(function, X) for function in estimate.function.functions[0].functions]
-    assert_equal(
-        estimate.moments(X).variance.detach(), (parts[0].variance + parts[1].variance).detach(), 1e-12
-    )
-    net = mixed([process(2, 2), torch.nn.Tanh()])
-    estimate = net.estimate(3, 12, generator=seeded(1))
-    mean, variance = estimate.moments(X)
-    assert variance is None and torch.equal(mean, estimate(X))
+        known = [step.function.moments(X) for step in gilib.record(estimate, X).drawn]
+        return estimate.moments(X), known, estimate(X)
+
+    matrix = normals(2, 2, seed=3)
+    fixed = gilib.layers.FixedLinear(2, 2, matrix)
+    for last, straight in ((gilib.Residual([process(2, 2)]), X), (Sum([process(2, 2), fixed]), X @ matrix)):
+        (mean, variance), (own,), _ = parts([last])
+        assert_equal(mean.detach(), (own.mean + straight).detach(), 1e-12)
+        assert_equal(variance.detach(), own.variance.detach(), 1e-12)
+    (_, variance), two, _ = parts([Sum([process(2, 2), process(2, 2)])])
+    assert_equal(variance.detach(), sum(own.variance for own in two).detach(), 1e-12)
+    (mean, variance), _, outputs = parts([process(2, 2), torch.nn.Tanh()])
+    assert variance is None and torch.equal(mean, outputs)
 
 
 @pytest.mark.parametrize("name", ["global", "free, then global", "a process, then weights"])

@@ -71,18 +71,11 @@ def test_a_bound_and_its_gradient_are_one_graph(name):
 
 @pytest.mark.slow
 def test_a_draw_of_images_is_one_graph():
-    """A convolution with a spatial prior, pooling, and a block that halves the image, all normalised."""
-    images = normals(3, 2, 4, 4)
-
-    def normalised(inputs, outputs, stride=1, prior=None):
-        conv = gilib.Conv2d(inputs, outputs, 3, stride=stride, padding=1, prior=prior)
-        return [conv, gilib.layers.InducingBatchNorm(outputs)]
-
-    branches = [[*normalised(2, 3, 2), nn.ReLU()], [gilib.Conv2d(2, 3, 1, stride=2)]]
-    head = [*normalised(2, 2, prior=gilib.SpatialIWPrior()), nn.MaxPool2d(2)]
-    block = Sum([gilib.Sequential(branch) for branch in branches])
-    layers = [*head, block, nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), gilib.Linear(3, 2)]
-    net = gilib.Network(images, layers, generator=seeded())
+    """Convolutions with a spatial prior and a stride, both normalised, and pooling."""
+    images, norm = normals(3, 2, 4, 4), gilib.layers.InducingBatchNorm
+    first = gilib.Conv2d(2, 2, 3, prior=gilib.SpatialIWPrior())
+    convolutions = [first, norm(), nn.MaxPool2d(2), gilib.Conv2d(2, 3, 3, stride=2), norm(), nn.ReLU()]
+    net = gilib.Network(images, [*convolutions, nn.Flatten(), gilib.Linear(3, 2)], generator=seeded())
     noise = net.base_noise(2, seeded(1))
     torch.compiler.reset()
     found = torch.compile(net.draw, fullgraph=True, backend="eager")(noise=noise)
