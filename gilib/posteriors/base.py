@@ -190,12 +190,8 @@ class PosteriorModule(nn.Module, ABC):
     ) -> WeightDistribution:
         """Return the columns of W as Gaussians, for Gaussian processes, which can integrate over them.
 
-        The default is a draw, which has no covariance.
-
-        Args:
-            features: see `draw`.
-            prior_precision: see `draw`.
-            noise: standard normals, `[S, R, distribution_size]`.
+        Arguments are those of `draw`, but the noise is `[S, R, distribution_size]`. The default is a draw,
+        which has no covariance.
         """
         weights, log_pq = self.checked_draw(features, prior_precision, noise)
         return WeightDistribution(weights, None, log_pq)
@@ -214,13 +210,8 @@ class PosteriorModule(nn.Module, ABC):
     ) -> tuple[Function, Tensor | None]:
         """Return a function for training, which may sample each point independently to reduce variance.
 
-        The default is the function of one draw.
-
-        Args:
-            features: see `draw`.
-            prior_precision: see `draw`.
-            noise: standard normals, in the numbers that `estimate_size` gives.
-            function: returns the layer's function with given weights `[..., I, O]`.
+        Arguments are those of `draw`, but the noise has the sizes `estimate_size`, and `function` returns the
+        layer's function with given weights `[..., I, O]`. The default is the function of one draw.
 
         Returns:
             The function, and log P - log Q of what was drawn, minus the divergence of what was integrated

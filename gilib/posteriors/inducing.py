@@ -70,12 +70,10 @@ class LocalInducing(PseudoSettings, OwnInducing):
     Args:
         num_inducing: M, the number of inducing points of this layer. None: as many as the network has, or I
             if it has none.
-        precision: see `GlobalInducing`, also for the next three.
-        log_precision: initial value.
-        log_precision_scale: divisor of the stored value.
-        factor_dtype: dtype of the regression.
         marginalise: for a Gaussian process, whether estimates integrate over the inducing outputs, which the
             paper draws. Gradients then have less noise.
+
+    `precision`, `log_precision`, `log_precision_scale` and `factor_dtype` are those of `GlobalInducing`.
 
     >>> LocalInducing(num_inducing=100).num_inducing
     100
