@@ -6,7 +6,7 @@ import torch
 import gilib
 from gilib.kernels import RBF, ArcCosine, White
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
-from tests.support import PRIORS, D, normals, seeded, shaken, small_net
+from tests.support import PAIRS, POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
 from tests.support.zoo import NETS, X, problem
 
 PLACES, LOCAL = normals(5, 2, seed=4), gilib.LocalInducing(4, precision="per_output")
@@ -43,6 +43,8 @@ MORE = {
         gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), torch.nn.Identity()])
     ),
 }
+# the first pairs of posteriors and priors hold each of both
+EVERY = [*list(NETS)[: len(POSTERIORS)], *list(NETS)[len(PAIRS) :], *MORE]
 
 
 def changed(module):
@@ -66,7 +68,7 @@ def assert_same(found, wanted):
 
 
 @pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
-@pytest.mark.parametrize("name", [*NETS, *MORE])
+@pytest.mark.parametrize("name", EVERY)
 def test_functions(name, face):
     net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
     points = () if face == "draw" else (x.shape[0],)
@@ -79,7 +81,7 @@ def test_functions(name, face):
         assert not torch.equal(again(x), before[0])
 
 
-@pytest.mark.parametrize("name", [name for name in (*NETS, *MORE) if "trained" not in name])
+@pytest.mark.parametrize("name", [name for name in EVERY if "trained" not in name])
 def test_a_file_gives_them_back(name, tmp_path):
     """Specifications, settings, state and their noise: the same functions to the last bit."""
     net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
