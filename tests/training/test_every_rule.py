@@ -56,7 +56,6 @@ CASES = {  # a network, and settings of its training; without a rule Adam, with 
     "noisy k-fac": (weights(gilib.posteriors.MatrixGaussian()), {"rule": NoisyKFAC()}),
     "bali": (CONJUGATE, {"rule": Bali()}),
     "bali, outputs": (CONJUGATE, {"rule": Bali(), "estimator": "pointwise"}),
-    "bali, moments kept": (CONJUGATE, {"rule": Bali(keep_moments=True)}),
     "sghmc": (weights(gilib.PointEstimate()), {"rule": SGHMC(4, window=3)}),
     "a reader's own": (averaged, {"rule": MovingAverages(jitter=0.1)}),
 }

@@ -43,8 +43,6 @@ class Problem:
             `gilib.randomness.standard_normal`.
         processes: the processes that train together.
         device: device of the data.
-        inputs: inputs of all points, `[N, ...]` or `[R, N, ...]`, as every step sees them; None if an
-            augmentation changes them from step to step.
         capturable: whether steps may be recorded; then numbers that change between steps must be held in
             tensors that stay the same objects.
     """
@@ -57,7 +55,6 @@ class Problem:
     generator: GeneratorLike
     processes: OneProcess
     device: torch.device
-    inputs: Tensor | None = None
     capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
