@@ -27,16 +27,16 @@ def test_outputs_sampled_in_place_of_weights():
 
 
 def in_both_precisions(start, likelihoods, targets, rule):
-    """Outputs after 200 steps from one state, without noise: in float64 and in float32."""
+    """Outputs after 80 steps from one state, without noise: in float64 and in float32."""
     for likelihood, dtype in zip(likelihoods, (torch.float64, torch.float32), strict=True):
         net, y = start(dtype), targets.to(dtype) if targets.is_floating_point() else targets
-        fit(net, likelihood, X.to(dtype), y, steps=200, rule=rule)
+        fit(net, likelihood, X.to(dtype), y, steps=80, rule=rule)
         still = torch.zeros(1, net.layers.noise_size, dtype=dtype)
         yield net.draw(noise=still)(X.to(dtype))[0].double()
 
 
 def test_single_precision_follows_double_precision():
-    """200 steps: where the log likelihood is concave, they end together.
+    """80 steps: where the log likelihood is concave, they end together.
 
     Rounding of 2⁻²⁴ at condition numbers of 1e3 is 6e-5 of an output a step; the steps contract.
     """
@@ -58,14 +58,14 @@ def test_inputs_of_rank_one_in_single_precision():
 
     In some directions nothing but the prior is left of their residual scatter, and rounding is larger.
     """
-    for seed in range(8):
+    for seed in range(4):
         source = seeded(seed)
         seen = torch.randn(40_000, 1, generator=source)
         x = seen @ torch.randn(1, 16, generator=source).sign()
         net = gilib.models.mlp(16, (50,), 1, posterior=gilib.posteriors.Conjugate(), generator=source)
-        likelihood, steps = noise(), 3 if seed else 60
+        likelihood, steps = noise(), 3 if seed else 30
         fit(net, likelihood, x, seen.sin(), rule=Bali(lr=1.0), steps=steps, batch_size=1000)
-        if steps == 60:
+        if steps == 30:
             errors = gilib.predict(net, likelihood, x[:1000], 50).mean - seen[:1000].sin()
             assert float(errors.square().mean()) < 0.05 * float(seen.sin().var())
 

@@ -1,4 +1,4 @@
-"""One training loop: it does what a plain loop does, and it shows, tempers and schedules what it says."""
+"""One training loop: it shows, tempers and shuffles what it says; `test_schedules` has the plain loop."""
 
 import pytest
 import torch
@@ -27,26 +27,6 @@ class Recording(gilib.Gaussian):
     def log_prob(self, outputs, targets):
         self.seen.append(targets)
         return super().log_prob(outputs, targets)
-
-
-def test_the_loop_is_adam_on_the_elbo():
-    """The same numbers as a loop written plainly."""
-    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
-    history = fit(net, likelihood, seed=5, rule=gilib.Adam(0.03))
-    plain, noise = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
-    optimiser = torch.optim.Adam([*plain.parameters(), *noise.parameters()], lr=0.03)
-    generator, trace = seeded(5), []
-    for _ in range(12):
-        loss = -gilib.elbo(plain.draw(2, generator=generator), noise, X, Y, num_data=20) / 20
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        trace.append(-loss.detach())
-    assert_equal(history.elbo, torch.stack(trace), 1e-10)
-    for a, b in zip(
-        [*net.parameters(), *likelihood.parameters()], [*plain.parameters(), *noise.parameters()], strict=True
-    ):
-        assert_equal(a.detach(), b.detach(), 1e-10)
 
 
 def test_a_batch_as_large_as_the_data_is_the_data():

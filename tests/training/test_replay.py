@@ -16,7 +16,7 @@ from gilib.training.engine.settings import Settings
 from gilib.training.gradients import replay
 from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import WARM_UP, Replay
-from tests.support import PRIORS, normals, seeded, small_net, zoo
+from tests.support import PAIRS, POSTERIORS, PRIORS, normals, seeded, small_net, zoo
 
 STEPS, R, SEEDS = 8, 3, [7, 1, 4]
 X, Y = normals(20, 2, seed=1), normals(20, 2, seed=2)
@@ -111,12 +111,14 @@ def test_and_that_of_the_loop_but_for_rounding(name):
 
 
 OWN_ESTIMATES = ["fac, neal", "fac, scale", "dropout", "conjugate", "lenet, factorised", "lenet, conjugate"]
+LEFT_OUT = ["matrix", "resnet18", "resnet8, local"]
+LEFT_OUT += [f"{posterior}, {prior}" for posterior, prior in PAIRS[len(POSTERIORS) :]]
 OWN_ESTIMATES += ["deep GP, local", "deep GP, free", "structured, star", "trained module"]
 
 
 @pytest.mark.parametrize(
     ("name", "estimator"),
-    [(name, "draw") for name in zoo.NETS if name not in ("matrix", "resnet18", "resnet8, local")]
+    [(name, "draw") for name in zoo.NETS if name not in LEFT_OUT]
     + [(name, "pointwise") for name in OWN_ESTIMATES],
 )
 def test_of_every_network(name, estimator):
@@ -153,8 +155,7 @@ class Cycle:
         self.found.append(self.when())
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize(("enabled", "fails"), [(True, True), (False, False)])
 def test_nothing_is_collected_while_a_step_is_recorded(enabled, fails, monkeypatch):
     """A graph of an earlier training that was destroyed then would spoil the recording."""
     found, recording = [], []
