@@ -13,15 +13,13 @@ state, which is positive definite by construction:
     J = (1-γ) diag(P, Ψ) + γ ([[V_0⁻¹, -V_0⁻¹M], [·, Ψ_0 + MᵀV_0⁻¹M]] + c [X D]ᵀ[X D]),
     chol(J) = [[T, 0], [K, C]]:    P ← J_xx = T Tᵀ    M ← M + T⁻ᵀKᵀ    Ψ ← C Cᵀ.
 
-J is never assembled but factorised by blocks: T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ. The factor T of
-a wide layer is then one matrix in memory, which the next draw uses directly.
+J is never assembled but factorised by blocks: T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ.
 
 Residuals may be taken at any weights A instead of M. The earlier data then count as features Tᵀ with
 residuals -S, S = Tᵀ(A - M): replace the first term by (1-γ) [[P, -T S], [·, Ψ + SᵀS]], and M by A in the
 others. For drawn weights A = M + T⁻ᵀS, the noise of the draw is S = E Gᵀ, where G Gᵀ = Ψ / (ν + O + 1) is the
 mode of Σ. The network has computed the residuals at A already. They are also small where those at M are
-large: features change from step to step, X (A - M) is large where V is, and in float32 J_yy - K Kᵀ would be
-all rounding.
+large, which in float32 would make J_yy - K Kᵀ all rounding.
 
 The new mean is not solved for, either. It is stored as A and S = -Kᵀ, with M = A - T⁻ᵀS. The next draw is
 A + T⁻ᵀ(E Gᵀ - S): one triangular solve gives both.
@@ -155,8 +153,8 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return P and its Cholesky factor T, `[R, I, I]`.
 
     Under a wide prior the rounding error of the Gram matrix exceeds V_0⁻¹ and may make an eigenvalue
-    negative. Amounts of that size are then added to the diagonal of P. On an accelerator no flag is read, so
-    there are no further attempts.
+    negative. Amounts of that size are then added to the diagonal of P; not on an accelerator, where no flag
+    is read.
     """
     if not readable(precision):
         return precision, cholesky(precision, *PRECISION)
@@ -172,10 +170,10 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
 def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     """Return C, the Cholesky factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
 
-    If features depend on each other, so do the gradients of hidden units. In some directions the difference
-    is then only Ψ_0, which in float32 is smaller than its rounding error: about (I + O) ε of the diagonal of
-    J_yy, and more if T is ill-conditioned. Replicas whose factor fails get amounts of that size added. On an
-    accelerator, where no flag is read, all amounts are tried.
+    If features depend on each other, the difference is in some directions only Ψ_0, which in float32 is
+    smaller than its rounding error: about (I + O) ε of the diagonal of J_yy, and more if T is
+    ill-conditioned. Replicas whose factor fails get amounts of that size added. On an accelerator, where no
+    flag is read, all amounts are tried.
     """
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)

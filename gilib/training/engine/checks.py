@@ -55,10 +55,7 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
-    """Return the checkpoint that was given, or one with default settings for a path, if it can be written.
-
-    It is refused if `augment` cannot be identified, because another training's might then be resumed.
-    """
+    """Return the checkpoint that was given, or one with default settings for a path, if it can be written."""
     if given is None:
         return None
     path = isinstance(given, (str, os.PathLike))

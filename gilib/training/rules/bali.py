@@ -1,7 +1,4 @@
-"""Bayesian layerwise inference (BALI): every layer is a regression onto targets that gradients propose.
-
-Read from the top: first the rule and its step, then layers as regressions, then the checks.
-"""
+"""Bayesian layerwise inference (BALI): every layer is a regression onto targets that gradients propose."""
 
 from __future__ import annotations
 
@@ -48,35 +45,32 @@ class Bali(Rule):
     """BALI (Kurle et al., 2024, Algorithm 1) for networks whose layers have `Conjugate` posteriors.
 
     A step draws the weights, passes the minibatch forward, and back-propagates the negative log likelihood to
-    the outputs F of every layer. This gives g `[B, O]`, one gradient for each point. A layer is then a
-    regression from its inputs X̃, divided by the square root of their number, onto pseudo-targets
+    the outputs F of every layer, which gives g `[B, O]`. A layer is then a regression from its inputs X̃,
+    divided by the square root of their number, onto pseudo-targets
 
         Y = F - α g / √v,    v ← (1-γ) v + γ mean(g²)                                      (Eqs. 18 to 20)
 
-    where v has one entry for each output unit. The statistics of these regressions enter moving averages with
-    the bias-corrected rate γ = β / (1 - (1-β)^t), see `gilib.regression.joint`. With a likelihood of Gaussian
-    noise, the last layer uses the true targets, and the noise covariance that it infers becomes the
-    likelihood's.
+    with one v for each output unit. The statistics enter moving averages with the bias-corrected rate
+    γ = β / (1 - (1-β)^t), see `gilib.regression.joint`. With a likelihood of Gaussian noise, the last layer
+    uses the true targets, and the noise covariance that it infers becomes the likelihood's.
 
-    In the paper (`prior="relative"`), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. If
-    data are few and their noise small, such a prior overrules them. In a hidden layer, Σ measures the length
-    of gradient steps, so the prior fades as they shrink. With `prior="absolute"`, our default, V_0⁻¹ = κ P̃,
-    where P̃ is the prior precision of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and
-    the mean of the noise variances in a layer with true targets. At fixed points of steps without noise, the
-    gradient of the log likelihood then balances that of the layers' log priors, up to a factor
-    √(v_o / mean v) at output o.
+    In the paper (`prior="relative"`), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. It
+    overrules few data of small noise, and in a hidden layer, where Σ measures the length of gradient steps,
+    it fades as they shrink. With `prior="absolute"`, our default, V_0⁻¹ = κ P̃, where P̃ is the prior precision
+    of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and the mean of the noise variances in
+    a layer with true targets. At fixed points of steps without noise, the gradient of the log likelihood then
+    balances that of the layers' log priors, up to a factor √(v_o / mean v) at output o.
 
-    Choose the prior's variance. Under `NealPrior()`, with variance 1, the network may underfit few data, even
-    to a constant, without a warning. In our search over nine UCI sets, two settings were best overall:
-    variance 3, `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3. Data sets differ: check on
-    held-out data, and see the chapter *Does BALI work?*.
+    Choose the prior's variance on held-out data: under `NealPrior()`, with variance 1, the network may
+    underfit few data, even to a constant, without a warning. Over nine UCI sets variance 3,
+    `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3 were best; see the chapter *Does BALI work?*.
 
-    The paper has dense layers only. Here a convolution is a regression, too: each of its windows is an
-    observation. So N is the number of points times the number of windows, and means run over both.
+    A convolution, which the paper does not have, is a regression of which each window is an observation: N is
+    the number of points times the number of windows, and means run over both.
 
     The trace of `gilib.fit` is the ELBO before each step, which this rule does not maximise. The paper takes
-    one draw a step; with several draws, statistics are averaged. With `estimator="pointwise"`, steps after
-    the first sample outputs instead of weights (BALI-L, App. F).
+    one draw a step; statistics of several draws are averaged. With `estimator="pointwise"`, steps after the
+    first sample outputs instead of weights (BALI-L, App. F).
 
     Args:
         lr: α, the length of the gradient steps that define the targets.
@@ -154,15 +148,10 @@ class RunningBali(RunningRule):
         """Accept every network: all states have the replica axis."""
 
     def prepare(self, step: int) -> None:
-        """Set α and γ for the next step.
-
-        Step counts are read from the buffers at the start, and again if a callback has loaded another state.
-        """
-        if self.versions and self.versions != self._versions():  # a callback has loaded another state
-            self.counts.clear()
-            self.versions = self._versions()
-        if not self.counts:
+        """Set α and γ for the next step."""
+        if self.versions != self._versions():  # at the start, and if a callback has loaded another state
             self.counts = [steps_of(layer.posterior.steps, self.active) for layer in self.layers]
+            self.versions = self._versions()
         self.counts = [count + 1 for count in self.counts]
         lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
         rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
@@ -229,8 +218,7 @@ class RunningBali(RunningRule):
     def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> list[Place]:
         """Return the weights at which residuals are computed: those of the only draw, or the mean.
 
-        With several draws, or outputs sampled without weights, residuals are computed at the mean. The first
-        step has no mean yet, and uses the mean of its draws.
+        The first step has no mean yet, and uses the mean of its draws.
         """
         if self._is_first(batch):
             return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
@@ -338,8 +326,7 @@ class LayerRegression:
     def start(self, step: Evaluated) -> Place:
         """Return the mean of the drawn weights, which replaces the posterior mean before the first minibatch.
 
-        The drawn weights explain most of the pseudo-targets X̃ W̃ - α g / √v. Residuals at a mean of zero
-        would be large, and of low rank in layers with more outputs than inputs.
+        Residuals at a mean of zero would be large, and of low rank in layers with more outputs than inputs.
         """
         return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
@@ -361,7 +348,7 @@ class LayerRegression:
         Args:
             step: input and output of the layer.
             place: the mean, or, if it has noise, the drawn weights.
-            gap: targets minus outputs, `[S, R, B, O]`: -α g / √v for pseudo-targets.
+            gap: targets minus outputs, `[S, R, B, O]`.
             weight: N divided by the number of rows of all processes.
         """
         output, inputs, memory = step.output, step.input, None
@@ -393,9 +380,9 @@ class LayerRegression:
 class KernelRegression(LayerRegression):
     """A convolution as a regression from its windows: each point gives H' W' observations.
 
-    Windows overlap and are not independent, so counting each of them is a choice. It is ours, as the paper
-    has dense layers only. The noise is that of one output pixel, and V has N H' W' observations. Moments of
-    windows are computed without extracting patches, with zeros at the boundary, as the layer itself pads.
+    Windows overlap and are not independent, so counting each of them is a choice. The noise is that of one
+    output pixel. Moments of windows need no patches, and have zeros at the boundary, as the layer itself
+    pads.
     """
 
     layer: Conv2d

@@ -1,7 +1,4 @@
-"""The common part of rules that draw weights, take gradients there and move a posterior in closed form.
-
-Read from the top: first such a rule and its step, then the gradients at the weights that were drawn.
-"""
+"""The common part of rules that draw weights, take gradients there and move a posterior in closed form."""
 
 from __future__ import annotations
 
@@ -134,10 +131,9 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         """Return all statistics that the rule keeps, a list over layers by name."""
 
     def gradients(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Return bound and gradients of the whole minibatch, summed over the processes.
+        """Return the bound, `[R]`, the gradients of every layer, and those of minus the bound by `others`.
 
-        These are the bound per data point, `[R]`, the weight gradients of every layer, and the gradients of
-        minus the bound, summed over replicas, with respect to `others`.
+        All are of the whole minibatch, summed over the processes.
         """
         with self.problem.propagate_failures():
             bound, of_weights, gradients = self._gradients_of_share(batch)

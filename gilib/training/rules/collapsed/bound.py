@@ -43,13 +43,7 @@ class WhitePosterior(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor, targets: Tensor, precision: Tensor) -> Self:
-        """Return the posterior.
-
-        Args:
-            features: Φ, `[P, M]`.
-            targets: v, `[P, O]`.
-            precision: the diagonals of Λ, `[O, P]`.
-        """
+        """Return the posterior, given Φ `[P, M]`, v `[P, O]` and the diagonals of Λ, `[O, P]`."""
         gram, cross = per_output_statistics(features, targets, precision)
         named = "the precision of the inducing outputs"
         factor, inverse = cholesky_and_inverse(gram + identities(gram), named)
@@ -122,9 +116,8 @@ def weight_correction(noise: Tensor, weights: Tensor) -> Tensor:
 def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float, weights: Tensor) -> Tensor:
     """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²), with σ²/w for rows of weight w.
 
-    This neglects what the jitter does to Q: to first order Q is K - jitter, as if the noise were smaller by
-    the jitter. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is written out, so that one inverse
-    replaces autograd's pass.
+    This neglects what the jitter does to Q. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is
+    written out, so that one inverse replaces autograd's pass.
 
     Args:
         gram: K, `[N, N]`.

@@ -69,8 +69,6 @@ class CollapsedModel(ABC):
 def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
     """Return σ² - δ² / 12, but at least the smaller of σ² and δ² / 48.
 
-    The rule treats targets with less noise than δ² / 48 as exact.
-
     >>> without_rounding(torch.tensor([1.0, 0.1, 0.01]), torch.tensor(0.96))
     tensor([0.9200, 0.0200, 0.0100])
     """
