@@ -209,7 +209,10 @@ def row(name: str, repeats: int) -> Row:
         {way: work[way] for way in times},
         {"adam": traffic(model, numbers)},
         faults,
-        {"ratio of fastest": fastest["adam"] / fastest["bali"], "ratio of means": mean["adam"] / mean["bali"]},
+        {
+            "ratio of fastest": fastest["adam"] / fastest["bali"],
+            "ratio of means": mean["adam"] / mean["bali"],
+        },
     )
 
 
