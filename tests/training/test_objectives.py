@@ -65,19 +65,6 @@ def test_stepped_tempering_is_that_of_appendix_o():
     assert gilib.objectives.SteppedTempering(0)(0) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"steps": -1}, "steps must be an integer of at least 0"),
-        ({"steps": 10, "stairs": 0}, "stairs must be an integer of at least 1"),
-        ({"steps": 10, "last": 0.0}, "last must be a positive"),
-    ],
-)
-def test_schedules_that_are_none(settings, message):
-    with pytest.raises(ValueError, match=message):
-        gilib.objectives.SteppedTempering(**settings)
-
-
 @pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
 def test_tempering(weight):
     likelihood_only = elbo(reduction="none") - DRAW.log_pq.detach()
