@@ -238,8 +238,7 @@ def moments(
 ) -> Residuals:
     """Return the moments of a minibatch with known residuals D, `left`; other arguments as for `residuals`.
 
-    With many features, their Gram matrix is written to `out`, `[R, I, I]` with zeros above its diagonal, if
-    that is given.
+    With many features, `out`, `[R, I, I]` with zeros above its diagonal, takes their Gram matrix.
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)

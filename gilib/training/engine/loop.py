@@ -17,7 +17,7 @@ from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
-from gilib.training.engine.checkpoints import Identity, identity_of
+from gilib.training.engine.checkpoints import Identity, hash_of, identity_of
 from gilib.training.engine.checks import (
     as_checkpoint,
     as_data,
@@ -31,7 +31,7 @@ from gilib.training.engine.minibatches import Augmentation
 from gilib.training.engine.run import READ_EVERY, Paused, Run
 from gilib.training.engine.settings import Checkpoint, Settings
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.training.gradients.parallel import OneProcess, digest
+from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import check_replay
 from gilib.training.gradients.speed import Speed
 from gilib.training.history import History
@@ -183,8 +183,9 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: I
         stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
         training = identity.fingerprint, run.steps, stops, settings.on_divergence
         same = *training, len(run.callbacks), run.kl_weights
-        described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
-        speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
+        parameters = hash_of(*run.modules.state_dict().values())
+        described = {"settings or data": f"{same}", "checkpoint": f"{start}", "parameters": parameters}
+        speed.parallel.check_same(described, device)
     return start
 
 

@@ -86,12 +86,7 @@ class Checkpoint(Checked):
 
 
 def described(value: Any) -> Any:
-    """Return a setting as plain data that are the same in every process; see `identified`.
-
-    >>> from functools import partial
-    >>> described(partial(max, 3)), described((1, "a"))
-    ({'function': 'builtins.max', 'arguments': [3], 'keywords': {}}, [1, 'a'])
-    """
+    """Return a setting as plain data that are the same in every process; see `identified`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": name_of(type(value)), **fields}
@@ -112,10 +107,6 @@ def identified(value: Any) -> bool:
     """Return whether `described` determines what a function computes.
 
     It does not for a lambda, a function inside another function, a method, or an object with a state.
-
-    >>> from gilib.objectives import SteppedTempering
-    >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
-    (True, True, False)
     """
     if value is None or isinstance(value, bool | int | float | str | Tensor | np.ndarray | np.generic):
         return True

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 
 from gilib.linalg import FactorisationError
 
@@ -155,11 +155,3 @@ class DataParallel(OneProcess):
 
     def wait(self, device: torch.device) -> None:
         self.any(False, device)
-
-
-def digest(modules: nn.Module) -> str:
-    """Return a hash of all parameters and buffers."""
-    total = hashlib.sha256()
-    for value in modules.state_dict().values():
-        total.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()

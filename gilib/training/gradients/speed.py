@@ -1,8 +1,6 @@
 """Arithmetic of a training step: always exact for posteriors, and faster at the data if asked for.
 
-Statistics, factorisations and log P - log Q can be ill-conditioned, and an error there affects every point.
-Evaluating the drawn functions at the data is well-conditioned, and takes most of the products. So only that
-evaluation is ever rounded. The drawn functions and their log P - log Q stay the same to the last bit.
+Statistics, factorisations and log P - log Q can be ill-conditioned, so they stay the same to the last bit.
 """
 
 from __future__ import annotations

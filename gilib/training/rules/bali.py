@@ -452,11 +452,7 @@ def split_noise(noise: Tensor, posteriors: Sequence[ConjugateWeights]) -> tuple[
 
 
 def rate_at(update_rate: float, step: int | Tensor) -> float | Tensor:
-    """Return γ = β / (1 - (1-β)^t), as a number or in float64; it is 1 at the first step.
-
-    >>> rate_at(0.5, 1), round(rate_at(0.5, 2), 3)
-    (1.0, 0.667)
-    """
+    """Return γ = β / (1 - (1-β)^t), as a number or in float64; it is 1 at the first step."""
     kept = math.log1p(-update_rate) if update_rate < 1.0 else -math.inf  # log (1-β)
     if isinstance(step, int):
         return -update_rate / math.expm1(step * kept)

@@ -113,7 +113,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Move the posterior of the k-th trained layer by one step.
+        """Move the posterior of the k-th trained layer, and return `[R, I, O]`, finite unless it broke.
 
         Args:
             k: index of the layer.
@@ -121,9 +121,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
             gradients: the minibatch's gradients at the drawn weights.
             weight: κ / N.
             steps: number of steps so far, including this one.
-
-        Returns:
-            A tensor `[R, I, O]` that is finite unless the step broke down.
         """
 
     @abstractmethod

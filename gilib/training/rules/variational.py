@@ -4,13 +4,7 @@ All of them move the mean μ and the precision Λ of Q, which `Factorised` holds
 
     c ← average of c and q + δ,    m ← β₁ m + (1 - β₁) (∂l + pull),    μ ← μ - α m̂ / divisor,
 
-where m̂ = m / (1 - β₁^t), and every rule defines the other letters. They differ in:
-
-    rule        q, mean over draws    average                   divisor    the prior pulls
-    VOGN        mean of (∂l_n)²       β₂ c + (1 - β₂)(q + δ)    c          in m, by δ μ
-    Vadam       (∂l)²                 as VOGN                   √v̂ + δ     in m, by δ μ
-    NoisyAdam   (∂l)²                 as VOGN                   c + γ      in m, by δ W
-    IVON        ∂l (W - μ) Λ          Riemannian                c          beside m̂, by δ μ
+where m̂ = m / (1 - β₁^t), and every rule defines the other letters.
 """
 
 from __future__ import annotations
@@ -48,9 +42,6 @@ class VariationalRule(SampledWeightRule, ABC):
     """Base class of the four rules.
 
     Args:
-        lr: α, the learning rate.
-        base_optimiser: the rule for all parameters except factorised weights, such as a learned noise.
-        schedule: a factor for α at every step; None: 1.
         betas: β₁ of the gradient, β₂ of the curvature.
     """
 

@@ -70,15 +70,9 @@ def features_of(inducing: Inducing, x: Tensor) -> tuple[Tensor, Tensor]:
 def sums_of(
     inducing: Inducing, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor | None = None
 ) -> Sums:
-    """Compute the sums, in which a row of weight w counts as w rows.
+    """Compute the sums over inputs `[N, D]` and targets `[N, O]`; a row of weight w counts as w rows.
 
-    Args:
-        inducing: kernel and inducing inputs.
-        x: inputs, `[N, D]`.
-        y: targets, `[N, O]`.
-        weights: w, `[N]`.
-        variance: of the noise at every point, `[N]`. Dividing features and targets by its root leaves a
-            problem with noise of variance 1.
+    Dividing features and targets by the root of the noise's variance, `[N]`, leaves noise of variance 1.
     """
     precision = weights if variance is None else weights / variance
     (white, left), root = features_of(inducing, x), precision.sqrt()[:, None]
