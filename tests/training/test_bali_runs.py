@@ -13,7 +13,7 @@ def test_outputs_sampled_in_place_of_weights():
     """BALI-L: the same fit, from noise of other shape; deterministic steps do not tell the two apart."""
     nets = {face: model() for face in ("draw", "pointwise")}
     for face, net in nets.items():
-        fit(net, noise(), estimator=face, steps=60)
+        fit(net, noise(), estimator=face, steps=40)
         errors = (net.draw(50, generator=seeded())(X).mean(0) - Y).square().mean()
         assert float(errors) < 0.5 * float(Y.var())
     assert not torch.allclose(*(regressions(net)[0].mean for net in nets.values()))
@@ -103,7 +103,7 @@ def test_a_residual_block_inside_is_served(recwarn):
         gilib.Linear(4, 2, gilib.posteriors.Conjugate()),
     ]
     net = gilib.Network(None, layers, dtype=D)
-    fit(net, noise(), X[:50], Y[:50], steps=100)
+    fit(net, noise(), X[:50], Y[:50], steps=70)
     mean = net.draw(50, generator=seeded())(X[:50]).mean(0)
     assert float((mean - Y[:50]).square().mean()) < 0.3 * float(Y.var())
     assert not recwarn.list

@@ -5,7 +5,7 @@ import torch
 
 import gilib
 from gilib.training.engine.minibatches import Minibatches
-from tests.support import PRIORS, D, assert_equal, normals, seeded, small_net
+from tests.support import D, assert_equal, normals, seeded, small_net
 
 X = normals(20, 2, seed=1)
 Y = X.sin() + 0.1 * normals(20, 2, seed=2)
@@ -77,19 +77,6 @@ def test_learning_rates_by_name():
     for name, parameter in names.items():
         moved = (parameter.detach() - before[name]).abs()
         torch.testing.assert_close(moved, torch.full_like(moved, rates.get(name, 1e-2)), rtol=1e-3, atol=0)
-
-
-def test_an_unknown_group():
-    with pytest.raises(ValueError, match="groups: no parameter .* 'likelihood'; parameters are"):
-        fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"likelihood": 1e-3}))
-
-
-@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
-@pytest.mark.parametrize("prior", PRIORS)
-def test_training_leaves_the_global_generator_alone(prior, estimator):
-    state = torch.get_rng_state()
-    fit(small_net(gilib.Factorised(), PRIORS[prior]), steps=2, batch_size=6, estimator=estimator, seed=3)
-    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_the_same_seed_gives_the_same_training_and_another_one_another():

@@ -62,7 +62,6 @@ VALUES = [
     *((CosineDecay, {name: -0.1}, f"{name} must be a number of at least 0") for name in ("start", "last")),
     (gilib.Adam, {"betas": (0.9, 1.0)}, r"betas\[1\] must be a number of at least 0"),
     (gilib.Adam, {"lr": [0.1, -1.0, 0.1]}, r"lr\[1\] must be a positive finite number, got -1.0"),
-    (gilib.Adam, {"groups": {"inducing": 0.0}}, r"groups\['inducing'\] must be a positive finite"),
     (Bali, {"update_rate": 1.5}, r"update_rate must be at most 1, .*, got 1\.5"),
     (Bali, {"prior": "flat"}, "unknown prior 'flat': choose one of 'absolute', 'relative'"),
     (NaturalGradient, {"lr": 1.5}, "lr of natural gradients must be at most 1"),

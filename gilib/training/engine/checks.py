@@ -51,7 +51,11 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
             f"{type(settings.rule).__name__} has no Kullback-Leibler term to weight: leave kl_weight out"
         )
     _check_seeds(settings.seed, net.replicas)
-    _check_noise(likelihood, net.replicas)
+    if likelihood.replicas not in ((), net.replicas):
+        raise ValueError(
+            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={net.replicas}: "
+            "give both the same, or the likelihood none"
+        )
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
@@ -81,14 +85,6 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     if len(replicas) != 1 or len(seed) != replicas[0]:
         raise ValueError(
             f"{len(seed)} seeds need a network with replicas=({len(seed)},), this one has {replicas}"
-        )
-
-
-def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
-    if likelihood.replicas not in ((), replicas):
-        raise ValueError(
-            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
-            "both the same, or the likelihood none"
         )
 
 
