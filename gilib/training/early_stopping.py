@@ -17,7 +17,7 @@ from gilib.training.engine.checks import as_data, check_data
 class EarlyStopping(Callback):
     """Stops a training that no longer improves on held-out points, and restores its best state.
 
-    The score is the mean log-likelihood of the held-out points under the average over draws, always of the
+    The score is the mean log-likelihood of the held-out points under the average over draws, always with the
     same noise; one that is not a number is no gain. Whatever ends the training, network and likelihood return
     to their best state, each replica to its own. All replicas stop together.
 

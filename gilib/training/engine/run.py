@@ -123,11 +123,11 @@ class Run:
         return self.lasted.masked_fill(self.rule.active, -1)
 
     def _products(self) -> AbstractContextManager[None]:
-        """Return a context that restores torch's precision of products, which rounded gradients change."""
+        """Return a context that sets the precision of products, and restores it afterwards."""
         return products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products()
 
     def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
-        """Do the step that is recorded for replay, and with it the host's numbers, such as the step."""
+        """Do the step that is recorded; numbers of the host, such as the step, stay as they are then."""
         return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
 
     def _share(self, batch: Batch) -> Batch:

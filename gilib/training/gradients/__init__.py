@@ -1,1 +1,1 @@
-"""The bound of a minibatch and its gradients: on one process or several, recorded, in rounded arithmetic."""
+"""The bound of a minibatch and its gradients: on one process or several, replayed, or rounded."""

@@ -55,17 +55,18 @@ class Bali(Rule):
     uses the true targets, and the noise covariance that it infers becomes the likelihood's.
 
     In the paper (`prior="relative"`), a layer's prior is relative to the layer's noise: Cov W̃ = Σ ⊗ V_0. It
-    overrules few data of small noise, and in a hidden layer, where Σ measures the length of gradient steps,
-    it fades as they shrink. With `prior="absolute"`, our default, V_0⁻¹ = κ P̃, where P̃ is the prior precision
-    of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and the mean of the noise variances in
-    a layer with true targets. At fixed points of steps without noise, the gradient of the log likelihood then
-    balances that of the layers' log priors, up to a factor √(v_o / mean v) at output o.
+    overrules data that are few, with little noise, and in a hidden layer, where Σ measures the length of
+    gradient steps, it fades as they shrink. With `prior="absolute"`, our default, V_0⁻¹ = κ P̃, where P̃ is
+    the prior precision of W̃ itself. Here κ = α / √(mean v) in a layer with pseudo-targets, and the mean of
+    the noise variances in a layer with true targets. At fixed points of steps without noise, the gradient of
+    the log likelihood then balances that of the layers' log priors, up to a factor √(v_o / mean v) at output
+    o.
 
     Choose the prior's variance on held-out data: under `NealPrior()`, with variance 1, the network may
     underfit few data, even to a constant, without a warning. Over nine UCI sets variance 3,
     `NealPrior(3**0.5)`, with lr=1.0, and variance 1 with lr=0.3 were best; see the chapter *Does BALI work?*.
 
-    A convolution, which the paper does not have, is a regression of which each window is an observation: N is
+    A convolution, which the paper does not have, is a regression in which each window is an observation: N is
     the number of points times the number of windows, and means run over both.
 
     The trace of `gilib.fit` is the ELBO before each step, which this rule does not maximise. The paper takes

@@ -34,8 +34,8 @@ class Problem:
         likelihood: the likelihood; its learned parameters, if any, are trained in place.
         parameters: the learned parameters by name, as in `net.named_parameters()`; names of the likelihood's
             begin with "likelihood.". There may be none.
-        objective: a differentiable, pure function of the batch, which returns the bound per data point,
-        `[R]`. steps: total number of steps.
+        objective: the bound per data point, `[R]`, as a differentiable, pure function of the batch.
+        steps: total number of steps.
         generator: the rule's own source of random numbers, resumed with the training, for
             `gilib.randomness.standard_normal`; one for each replica if `gilib.fit` was given a seed for each.
         processes: the processes that train together.

@@ -48,7 +48,7 @@ class NoisyKFAC(SampledWeightRule):
     (Martens & Grosse, 2015).
 
     The rate ρ_t = ρ / (1 - (1 - ρ)^t) is 1 at the first step. Two choices are ours: the factors are computed
-    at every step, and S uses the gradients for the observed targets, which the paper samples from the model.
+    at every step, and S uses the gradients for the observed targets, not for targets that are drawn.
 
     For a linear model with one output and Gaussian noise σ², the mean converges to the posterior mean, and
     the precision to N (A + π √δ Id)(S + √δ / π). This is N S A + P Id plus an excess √δ N (A / π + π S Id),

@@ -113,7 +113,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Move the posterior of the k-th trained layer, and return `[R, I, O]`, finite unless it broke.
+        """Move the posterior of the k-th trained layer; the result, `[R, I, O]`, is finite if all went well.
 
         Args:
             k: index of the layer.

@@ -45,7 +45,7 @@ class SGHMC(Rule):
     Three things bias the chain. First, the variance of a Gaussian target comes out too large by a fraction of
     about ε² V^(-1/2) ∂²U / 4. Second, the noise of minibatches and of hidden layers heats the chain. Third,
     while V adapts, it depends on the state: with small steps and gradients of little noise V ≈ ∂U². In that
-    case let V stop early, by `adaptation`, so that the others are trained at states from the posterior.
+    case let V stop early, by `adaptation`, so that the other parameters see states from the posterior.
 
     Args:
         burn_in: number of steps of burn-in; 0: V stays at 1, and only the state moves.
