@@ -10,6 +10,8 @@ from torch import nn
 import gilib
 from gilib.randomness import Noise
 from gilib.training import Bali
+from gilib.training.rules import bali
+from gilib.training.rules.bali import rate_at
 from tests.support import D, assert_equal, seeded
 from tests.support.layerwise import LABELS, STEPS, B, N, X, Y, fit, model, noise, regressions
 from tests.support.resuming import step_by_step
@@ -139,9 +141,10 @@ def test_trainings_go_on_after_a_replica_broke_down(dtype, tmp_path):
     assert bool((again.diverged_at == -1).all()) and bool(again.elbo.isfinite().all())
 
 
-def test_a_callback_may_load_another_state():
+def test_a_callback_may_load_another_state(monkeypatch):
     """Averages then go on from its steps, and draws from its factor."""
-    net, late = model(), []
+    net, late, counts = model(), [], []
+    monkeypatch.setattr(bali, "rate_at", lambda rate, count: counts.append(count) or rate_at(rate, count))
     before = copy.deepcopy(net.state_dict())
 
     def load(step, bound, own):
@@ -152,7 +155,7 @@ def test_a_callback_may_load_another_state():
         late.append(draws(own))
 
     fit(net, noise(), steps=6, batch_size=B, callbacks=(load, keep))
-    assert all(int(own.steps) == 3 for own in regressions(net))
+    assert all(int(own.steps) == 3 for own in regressions(net)) and counts[::3] == [1, 2, 3, 1, 2, 3]
     other = model()
     other.load_state_dict(net.state_dict())
     assert_equal(draws(net), draws(other), 1e-10)

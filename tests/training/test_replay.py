@@ -61,10 +61,8 @@ def replicas():
 
 
 def pointwise():
-    net, likelihood = (
-        small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.2)), PRIORS["scale"]),
-        gilib.Gaussian(0.1),
-    )
+    net = small_net((gilib.Factorised(), gilib.posteriors.Dropout(0.2)), PRIORS["scale"])
+    likelihood = gilib.Gaussian(0.1)
     return lambda recorded: train(net, likelihood, X, Y, recorded, batch_size=6, estimator="pointwise")
 
 

@@ -26,7 +26,7 @@ def stationary(hessian, square, lr, decay):
 
 @pytest.mark.parametrize(
     ("kind", "chains", "lr", "decay", "burn_in"),
-    [("linear", 120, 0.3, 0.2, 200), ("process", 30, 0.4, 0.4, 150)],
+    [("linear", 120, 0.3, 0.2, 120), ("process", 30, 0.4, 0.4, 100)],
 )
 def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in):
     """Every chain by its own V, frozen after burn-in; with long steps that is not the posterior."""

@@ -94,10 +94,8 @@ def test_learning_rates_follow_the_schedule():
 @pytest.mark.parametrize("rule", [VOGN(), IVON()])
 def test_shares_of_a_minibatch_add_up(rule):
     """What processes sum is of the whole minibatch."""
-    net, noise = (
-        small_net(gilib.Factorised()),
-        gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0)),
-    )
+    net = small_net(gilib.Factorised())
+    noise = gilib.randomness.Noise(normals(2, 17, seed=9), torch.zeros(2, 7, 0))
     running = rule.begin(problem(net, 7))
     whole = running.gradients(Batch(0, X, Y, noise))
     shares = (Batch(0, X[n], Y[n], noise, fraction=len(X[n]) / 7) for n in (slice(4), slice(4, 7)))
