@@ -113,7 +113,7 @@ def test_strips_are_measured_at_their_ends_alone():
 
 
 LIBRARY = {
-    "plateau": lambda: Plateau(every=3, patience=4),
+    "plateau": lambda: Plateau(every=3, patience=2),
     "falling strips": lambda: FallingStrips(score, every=3, strips=2),
 }
 

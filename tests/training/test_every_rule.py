@@ -12,7 +12,7 @@ from tests.support.resuming import step_by_step
 from tests.support.rules import MovingAverages, averaged
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*regressions of 5 points")
-R, N, STEPS = 2, 12, 5
+R, N, STEPS = 2, 12, 4
 RATES, SEEDS = [0.003, 0.03], [7, 1]
 X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
 
@@ -56,7 +56,7 @@ CASES = {  # a network, and settings of its training; without a rule Adam, with 
     "noisy k-fac": (weights(gilib.posteriors.MatrixGaussian()), {"rule": NoisyKFAC()}),
     "bali": (CONJUGATE, {"rule": Bali()}),
     "bali, outputs": (CONJUGATE, {"rule": Bali(), "estimator": "pointwise"}),
-    "sghmc": (weights(gilib.PointEstimate()), {"rule": SGHMC(4, window=3)}),
+    "sghmc": (weights(gilib.PointEstimate()), {"rule": SGHMC(3, window=2)}),
     "a reader's own": (averaged, {"rule": MovingAverages(jitter=0.1)}),
 }
 SHARED = ["per output", "local", "pointwise", "augmented", "processes", "structured"]  # see their data alike

@@ -18,14 +18,14 @@ from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import WARM_UP, Replay
 from tests.support import PAIRS, POSTERIORS, PRIORS, normals, seeded, small_net, zoo
 
-STEPS, R, SEEDS = 8, 3, [7, 1, 4]
+STEPS, R, SEEDS = 6, 3, [7, 1, 4]
 X, Y = normals(20, 2, seed=1), normals(20, 2, seed=2)
 CPU = torch.device("cpu")
 IMAGES, LABELS = normals(9, 1, 8, 8), torch.arange(9) % 3
 
 
 def train(net, likelihood, x, y, recorded, **options):
-    """Eight steps of fit's loop; what they leave. `recorded` None: they are called, with the same kernels."""
+    """Six steps of fit's loop; what they leave. `recorded` None: they are called, with the same kernels."""
     defaults = {"batch_size": None, "num_samples": 2, "rule": gilib.Adam(0.03), "seed": 3}
     defaults |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
     settings = Settings(**(defaults | {"arithmetic": "full"} | options))
