@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Callback, Checkpoint, FallingStrips, Plateau
+from gilib.training import Callback, Checkpoint, EarlyStopping, FallingStrips, Plateau, StoredStates
 from tests.support import normals, small_net
 
 R, N = 3, 12
@@ -133,6 +133,13 @@ def test_a_training_that_was_interrupted_ends_at_the_same_step(name, replicas, t
         fit(model(replicas), callbacks=[LIBRARY[name](), fail], checkpoint=checkpoint, **settings)
     history = fit(model(replicas), callbacks=[LIBRARY[name]()], checkpoint=checkpoint, **settings)
     assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
+
+
+@pytest.mark.parametrize("kind", [Plateau, FallingStrips, EarlyStopping, StoredStates])
+def test_all_that_begins_anew_is_remembered(kind):
+    callback = object.__new__(kind)
+    callback.begin()
+    assert set(vars(callback)) == set(callback.remembers)
 
 
 def test_a_checkpoint_of_other_callbacks_is_refused(tmp_path):

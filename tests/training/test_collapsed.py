@@ -263,6 +263,14 @@ def test_only_steps_in_a_row_end_the_search(running):
     assert idle == [0, 1, 0, 1, 2, 0]
 
 
+def test_it_returns_to_the_best_point_that_it_has_seen(running):
+    losses = {1.0: 2.0, 2.0: 1.0, 3.0: 3.0}
+    running._return_to(
+        [([torch.full_like(p, k) for p in running.parameters], torch.tensor(v)) for k, v in losses.items()]
+    )
+    assert running.last == -1.0 and all(bool((p == 2.0).all()) for p in running.parameters)
+
+
 def test_a_training_ends_with_its_search(tmp_path):
     """And goes no further when it is asked again, from its file."""
 
