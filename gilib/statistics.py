@@ -73,9 +73,6 @@ def full_statistics(features: Tensor, targets: Tensor, root: Tensor) -> Statisti
 
     Features and targets are those of `shared_statistics`; `root` is L, `[..., M, M]`. The results are `gram`
     `[..., 1, I, I]` and `cross` `[..., 1, I, O]`.
-
-    >>> full_statistics(torch.ones(3, 1), torch.ones(3, 2), torch.eye(3)).gram
-    tensor([[[3.]]])
     """
     whitened = matmul(root.mT, features)
     cross = whitened.mT @ (root.mT @ targets)
@@ -105,14 +102,11 @@ def convolutional_statistics(
 
 
 def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
-    """Return A = Σ_m λ_m φ_m φ_mᵀ for one diagonal precision.
+    """Return A = Σ_m λ_m φ_m φ_mᵀ, `[..., I, I]`, for one diagonal precision.
 
     Args:
         features: Φ, `[..., M, I]`.
         precision: λ, `[..., M]`; 1 if None.
-
-    Returns:
-        `[..., I, I]`, symmetric.
 
     >>> shared_gram(torch.ones(3, 1)), shared_gram(torch.ones(3, 1), torch.full((3,), 2.0))
     (tensor([[3.]]), tensor([[6.]]))
@@ -122,18 +116,15 @@ def shared_gram(features: Tensor, precision: Tensor | None = None) -> Tensor:
 
 
 def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
-    """Return A_o = Σ_m λ_om φ_m φ_mᵀ for every output; differentiable once.
+    """Return A_o = Σ_m λ_om φ_m φ_mᵀ for every output, `[S, R, O, I, I]`; differentiable once.
 
     One matrix product of `weights` with the products φ_mi φ_mj, j ≥ i, gives a few rows i of all O matrices.
-    This is half the arithmetic of O separate products ΦᵀΛ_oΦ, without an `[O, M, I]` temporary. On a CPU a
-    few samples are processed at a time, so that temporaries stay in the cache.
+    This is half the arithmetic of O separate products ΦᵀΛ_oΦ. On a CPU a few samples are processed at a time,
+    so that temporaries stay in the cache.
 
     Args:
         features: Φ, `[S, R, M, I]`, with any number of leading axes.
         weights: λ, `[R, O, M]`; its leading axes align with the last ones of `features`.
-
-    Returns:
-        `[S, R, O, I, I]`, symmetric.
 
     >>> weighted_gram(torch.ones(3, 1), torch.ones(2, 3)).flatten()
     tensor([3., 3.])
@@ -154,8 +145,8 @@ class _WeightedGram(Operation):
 
         ∂λ_om = φ_mᵀ B_o φ_m,    ∂φ_m = Σ_o λ_om (B_o + B_oᵀ) φ_m.
 
-    Both follow from the products φ_mᵀ(B_o + B_oᵀ). One matrix product gives these for some points and all
-    outputs; both gradients are computed from it while it is in the cache.
+    Both follow from the products φ_mᵀ(B_o + B_oᵀ), which one matrix product gives for some points and all
+    outputs.
     """
 
     @staticmethod

@@ -1,8 +1,7 @@
 """Bayesian linear regression, from sufficient statistics to the posterior.
 
-`regress` takes sufficient statistics and solves a system as large as the number of inputs; `regress_dual`
-takes few pseudo-observations and solves a system as large as their number. `averaged` updates the posterior
-with unknown noise by moving averages over minibatches.
+`regress` solves a system as large as the number of inputs, `regress_dual` one as large as the number of
+pseudo-observations. `averaged` updates the posterior with unknown noise by averages over minibatches.
 """
 
 from gilib.regression.dual import DualWeightPosterior, regress_dual

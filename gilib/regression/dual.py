@@ -83,13 +83,10 @@ class DualWeightPosterior:
     prior_precision: SymmetricOperator
 
     def draw(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw weights w and return them with log P(w) - log Q(w) (nats, summed over the weights).
+        """Return weights w, `[..., I, O]`, and log P(w) - log Q(w), `[...]`, nats, summed over the weights.
 
         Args:
             noise: standard normals, `[..., I, O]`; its leading axes include those of the features.
-
-        Returns:
-            weights `[..., I, O]` and log_pq `[...]`.
         """
         factor = self._factor()
         white_targets = self._white_targets(factor)  # u

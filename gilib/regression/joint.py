@@ -13,34 +13,21 @@ state, which is positive definite by construction:
     J = (1-γ) diag(P, Ψ) + γ ([[V_0⁻¹, -V_0⁻¹M], [·, Ψ_0 + MᵀV_0⁻¹M]] + c [X D]ᵀ[X D]),
     chol(J) = [[T, 0], [K, C]]:    P ← J_xx = T Tᵀ    M ← M + T⁻ᵀKᵀ    Ψ ← C Cᵀ.
 
-J is never assembled but factorised by blocks: T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ. The factor T of
-a wide layer is then one matrix in memory, which the next draw uses directly.
+J is never assembled but factorised by blocks: T Tᵀ = J_xx, Kᵀ = T⁻¹J_xy, C Cᵀ = J_yy - K Kᵀ.
 
 Residuals may be taken at any weights A instead of M. The earlier data then count as features Tᵀ with
 residuals -S, S = Tᵀ(A - M): replace the first term by (1-γ) [[P, -T S], [·, Ψ + SᵀS]], and M by A in the
 others. For drawn weights A = M + T⁻ᵀS, the noise of the draw is S = E Gᵀ, where G Gᵀ = Ψ / (ν + O + 1) is the
 mode of Σ. The network has computed the residuals at A already. They are also small where those at M are
-large: features change from step to step, X (A - M) is large where V is, and in float32 J_yy - K Kᵀ would be
-all rounding.
+large, which in float32 would make J_yy - K Kᵀ all rounding.
 
 The new mean is not solved for, either. It is stored as A and S = -Kᵀ, with M = A - T⁻ᵀS. The next draw is
 A + T⁻ᵀ(E Gᵀ - S): one triangular solve gives both.
-
-**If XᵀX of all points is known** and never changes, V⁻¹ = V_0⁻¹ + XᵀX = T Tᵀ is factorised once, and each
-minibatch contributes only cross moments and residuals. The matrix J assembled from these belongs to no data
-set, and J_yy - K Kᵀ need not be positive definite. The following form is. With residuals D at A = M + T⁻ᵀS,
-
-    w = γ (S + T⁻¹(c XᵀD - V_0⁻¹A)),    M' = M + T⁻ᵀw = A + δ,    δ = T⁻ᵀ(w - S),
-    Ψ' = (1-γ) (Ψ + wᵀw) + γ (Ψ_0 + M'ᵀV_0⁻¹M' + c (D - X δ)ᵀ(D - X δ)),
-
-where Ψ' is a sum of squares. If the minibatch holds all points, this is the posterior in closed form. With
-fewer points Ψ is larger than from the minibatch's own moments, because these fit its own residuals best.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -52,7 +39,6 @@ from gilib.linalg.onednn import by_onednn
 from gilib.linalg.products import add_matmul, matmul, plus_matmul
 
 STRIP = 112  # rows of a triangle per product: with I = 785, 4/7 of the arithmetic of the full square
-AT_ONCE = 4096  # points that `gram_of` copies at a time
 ROUNDING = (2.0, 20.0, 200.0)  # multiples of I ε or (I + O) ε, tried in turn until a factor exists
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
@@ -149,39 +135,6 @@ def averaged(
     return JointState(centre, precision, root, scale_factor(scatter, white), white)
 
 
-def averaged_with(
-    state: JointState,
-    cross: Tensor,
-    prior_precision: Tensor,
-    prior_scale: float,
-    rate: float | Tensor,
-    place: Place,
-    scatter: Callable[[Tensor], Tensor],
-) -> JointState:
-    """Return the state after a minibatch, if XᵀX of all points is known; arguments are as for `averaged`.
-
-    The V⁻¹ of `state` already includes all points, and the S of `place` is computed by its T. `cross` is
-    c XᵀD, `[R, I, O]`, and `scatter` maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
-    """
-    by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
-    noise = torch.zeros_like(centre) if noise is None else noise
-    slope = torch.addcmul(cross, prior_precision[..., None], centre, value=-1.0)
-    white = by_matrix * (noise + torch.linalg.solve_triangular(root, slope, upper=False))
-    step = torch.linalg.solve_triangular(root.mT, white - noise, upper=True)
-    mean = centre + step
-    seen = state.scale_tril @ state.scale_tril.mT + matmul(white.mT, white)
-    new = scatter(step) + matmul(mean.mT, prior_precision[..., None] * mean)
-    total = torch.lerp(seen, new, by_matrix)
-    total.diagonal(dim1=-2, dim2=-1).add_(over_axes(rate, 1) * prior_scale)
-    scale_tril = scale_factor(total, torch.zeros_like(white[..., :0, :]))
-    return state._replace(centre=mean, scale_tril=scale_tril, white=torch.zeros_like(mean))
-
-
-def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
-    """Return V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`, given XᵀX and the diagonal of V_0⁻¹."""
-    return precision_factor(gram + torch.diag_embed(prior_precision))
-
-
 def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
     """Append `axes` axes of size 1 to a rate per replica, so that it multiplies larger tensors."""
     return rate if isinstance(rate, float) else rate[(..., *[None] * axes)]
@@ -200,8 +153,8 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return P and its Cholesky factor T, `[R, I, I]`.
 
     Under a wide prior the rounding error of the Gram matrix exceeds V_0⁻¹ and may make an eigenvalue
-    negative. Amounts of that size are then added to the diagonal of P. On an accelerator no flag is read, so
-    there are no further attempts.
+    negative. Amounts of that size are then added to the diagonal of P; not on an accelerator, where no flag
+    is read.
     """
     if not readable(precision):
         return precision, cholesky(precision, *PRECISION)
@@ -217,10 +170,10 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
 def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     """Return C, the Cholesky factor of J_yy - K Kᵀ, `[R, O, O]`, given J_yy and -Kᵀ.
 
-    If features depend on each other, so do the gradients of hidden units. In some directions the difference
-    is then only Ψ_0, which in float32 is smaller than its rounding error: about (I + O) ε of the diagonal of
-    J_yy, and more if T is ill-conditioned. Replicas whose factor fails get amounts of that size added. On an
-    accelerator, where no flag is read, all amounts are tried.
+    If features depend on each other, the difference is in some directions only Ψ_0, which in float32 is
+    smaller than its rounding error: about (I + O) ε of the diagonal of J_yy, and more if T is
+    ill-conditioned. Replicas whose factor fails get amounts of that size added. On an accelerator, where no
+    flag is read, all amounts are tried.
     """
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
     factor, info = torch.linalg.cholesky_ex(corner)
@@ -285,12 +238,13 @@ def moments(
 ) -> Residuals:
     """Return the moments of a minibatch with known residuals D, `left`; other arguments as for `residuals`.
 
-    With many features, their Gram matrix is written to `out`, `[R, I, I]` with zeros above its diagonal, if
-    that is given.
+    With many features, `out`, `[R, I, I]` with zeros above its diagonal, takes their Gram matrix.
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)
-    features, bias = _widened(features, bias)
+    if bias and features.shape[-1] < STRIP:
+        ones = features.new_ones(()).expand(*features.shape[:-1], 1)
+        features, bias = torch.cat([features, ones], -1), False
     columns = _columns(features)
     gram = _gram(columns, features.shape[:-2], weight * scale**2, bias, out)
     cross = _cross(columns, left, weight * scale, bias)
@@ -316,34 +270,6 @@ def _units(
     each = torch.full((inputs + outputs,), scale, dtype=dtype, device=device)
     each[inputs:] = 1.0
     return weight * torch.outer(each, each)
-
-
-def cross_moments(
-    features: Tensor, left: Tensor, weight: float, scale: float = 1.0, bias: bool = False
-) -> Tensor:
-    """Return only c XᵀD, `[R, I, O]`, without copying many features; arguments as for `moments`."""
-    features, bias = _widened(features, bias)
-    cross = matmul(left.mT, features).mT * (weight * scale)
-    return torch.cat([cross, left.sum(-2, keepdim=True) * (weight * scale)], -2) if bias else cross
-
-
-def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:
-    """Return XᵀX of many points, `[R, I, I]`, summed over parts; its upper triangle is not filled."""
-    lead, total = features.shape[:-2], None
-    for part in features.split(AT_ONCE, -2):
-        part, ones = _widened(part, bias)
-        gram = _gram(_columns(part), lead, scale**2, ones, None)
-        total = gram if total is None else total.add_(gram)
-    assert total is not None
-    return total
-
-
-def _widened(features: Tensor, bias: bool) -> tuple[Tensor, bool]:
-    """Append the column of ones to few features, and return whether it is still missing."""
-    if not bias or features.shape[-1] >= STRIP:
-        return features, bias
-    ones = features.new_ones(()).expand(*features.shape[:-1], 1)
-    return torch.cat([features, ones], -1), False
 
 
 def _columns(features: Tensor) -> Tensor:

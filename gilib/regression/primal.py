@@ -5,8 +5,7 @@ Gaussian with
 
     precision  H_o = P + A_o          mean  H_o⁻¹ b_o          (Ober & Aitchison, 2021, Eqs. 8, 9, 11)
 
-The methods of the book supply (A, b) and share the algebra of this file. With the Cholesky factor H = T Tᵀ
-and a standard normal z,
+With the Cholesky factor H = T Tᵀ and a standard normal z,
 
     w = T⁻ᵀ (T⁻¹ b + z),        log Q(w) = -½‖z‖² + Σ log diag T - ½ I log 2π.
 
@@ -71,13 +70,10 @@ class WeightPosterior:
     prior_precision: SymmetricOperator
 
     def draw(self, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw weights w and return them with log P(w) - log Q(w) (nats, summed over the weights).
+        """Return weights w, `[..., I, O]`, and log P(w) - log Q(w), `[...]`, nats, summed over the weights.
 
         Args:
             noise: standard normals, `[..., I, O]`; its leading axes include those of the statistics.
-
-        Returns:
-            weights `[..., I, O]` and log_pq `[...]`.
         """
         outputs = noise.shape[-1]
         drawn, log_q = sample_from_precision(

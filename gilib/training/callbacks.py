@@ -1,7 +1,4 @@
-"""Callbacks, which `gilib.fit` calls after every step: two stop the training, one stores states of a chain.
-
-`gilib.training.early_stopping` holds a third way to stop, which also restores the best state.
-"""
+"""Callbacks, which `gilib.fit` calls after every step: they stop the training or store states."""
 
 from __future__ import annotations
 
@@ -39,9 +36,8 @@ class Callback(Checked, ABC):
 
         Args:
             step: how many steps are done.
-            bound: the objective per data point before this step, `[R]`. On an accelerator it may still be in
-                computation, and reading it makes the host wait. So read it only now and then, for example at
-                every hundredth step, and accumulate sums on the device in between.
+            bound: the objective per data point before this step, `[R]`. Reading it makes the host wait for an
+                accelerator, so read it only now and then, and accumulate sums on the device in between.
             net: the network after the step.
 
         Returns:
@@ -74,14 +70,11 @@ class Callback(Checked, ABC):
 
 
 class Plateau(Callback):
-    """Stops a training whose bound no longer rises.
-
-    The bound is averaged over windows of steps. The training stops after `patience` windows in a row whose
-    mean does not exceed the best mean before them. With replicas, it stops once this holds for all of them.
+    """Stops a training whose bound, averaged over windows of steps, no longer rises for any replica.
 
     Args:
         every: number of steps in a window.
-        patience: number of windows in a row without a gain that stop the training.
+        patience: number of windows in a row without a gain over the best mean that stop the training.
         min_gain: an increase counts as a gain only above this value, in nats per data point.
 
     >>> plateau = Plateau(every=1, patience=2)
@@ -116,15 +109,13 @@ class FallingStrips(Callback):
     """Stops a training whose validation score has fallen in several successive strips.
 
     This is Prechelt's criterion UP (Early stopping - but when?, 1998); Lindinger et al. (2020, App. G) use it
-    with five strips. A strip is k steps. The score is computed at its end, and counts as a fall if it is
-    below the score at the end of the previous strip. With replicas, the training stops once each of them has
-    reached the limit. The network keeps its last parameters, not those with the best score.
+    with five strips. A fall is a score at the end of a strip below that of the strip before. With replicas,
+    the training stops once each of them has reached the limit. The network keeps its last parameters.
 
     Args:
-        score: a function of the network that returns a number, or one number for each replica, `[R]`; higher
-            is better. An example is the mean log-likelihood of a tenth of the training set that was held out.
-            If the score is random, seed its generator anew at every call.
-        every: k, the number of steps in a strip.
+        score: a function of the network that returns a number, or one for each replica, `[R]`; higher is
+            better. If the score is random, seed its generator anew at every call.
+        every: number of steps in a strip.
         strips: number of successive falls that stop the training.
 
     >>> scores = iter([1.0, 3.0, 2.0, 1.0])
@@ -219,10 +210,7 @@ class FunctionCallback(Callback):
 
 
 def says_stop(said: object, who: Callback) -> bool:
-    """Return whether a callback's return value stops the training; anything but a bool or None is an error.
-
-    Functions often return something else by accident.
-    """
+    """Return whether a callback's return value stops the training; raise unless it is a bool or None."""
     if said is None or isinstance(said, bool | np.bool_):
         return bool(said)
     if isinstance(said, Tensor) and said.dtype == torch.bool and said.dim() == 0:

@@ -17,11 +17,9 @@ from gilib.training.engine.checks import as_data, check_data
 class EarlyStopping(Callback):
     """Stops a training that no longer improves on held-out points, and restores its best state.
 
-    After every `every` steps, this callback scores the current state: the mean log-likelihood of the held-out
-    points under the average over draws. All evaluations use the same noise. The training stops after
-    `patience` evaluations in a row without a new best score; a score that is not a number is no gain. When
-    the training ends, for this reason or because its steps are over, network and likelihood return to their
-    best state. Each replica returns to its own best state, but all replicas stop together.
+    The score is the mean log-likelihood of the held-out points under the average over draws, always with the
+    same noise; one that is not a number is no gain. Whatever ends the training, network and likelihood return
+    to their best state, each replica to its own. All replicas stop together.
 
     Args:
         likelihood: the same object that `gilib.fit` trains.

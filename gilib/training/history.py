@@ -66,8 +66,8 @@ class History:
         diverged_at: the step at which each replica was frozen, `[R]`; -1 for replicas that were not frozen;
             None without `on_divergence="freeze"`.
         ended: the reason why the rule itself ended the training, as `Collapsed` does; empty otherwise.
-        slowing: whether the learning rate fell in the last quarter. As it falls, steps get smaller and the
-            parameters less noisy, so the bound rises in that quarter however long the training is.
+        slowing: whether the learning rate fell in the last quarter, in which the bound then rises, however
+            long the training is.
         stopped_by: the callback that stopped the training before its steps were over; empty if none did.
 
     >>> level = History(torch.zeros(1000), 0)
@@ -85,9 +85,8 @@ class History:
     def trend(self) -> Trend | None:
         """Fit a line by least squares to the mean bounds of 20 windows of the last quarter.
 
-        Averaging over a window reduces the noise of single steps and makes neighbouring values nearly
-        independent. The scatter of the means around the line therefore gives the error of the slope. Returns
-        None if there are too few steps.
+        The means are nearly independent, so their scatter gives the error of the slope. Returns None if there
+        are too few steps.
         """
         steps = len(self.elbo)
         if steps < MIN_STEPS:

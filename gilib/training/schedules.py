@@ -46,11 +46,9 @@ class LinearDecay(Schedule):
 class CosineDecay(Schedule):
     """The factor is 1 at first, then follows half a period of a cosine down to `last`.
 
-    One step after the end would have exactly the factor `last`.
-
     Args:
         start: fraction of the training after which the factor begins to fall, from 0 to below 1.
-        last: the final factor, at least 0 and below 1.
+        last: the factor one step after the end, at least 0 and below 1.
 
     >>> decay = CosineDecay(start=0.5, last=0.1)
     >>> [round(decay(step, 8), 3) for step in (0, 4, 6, 8)]

@@ -1,8 +1,9 @@
 """The engine through the M × M system and through the precision, against brute force."""
 
+import itertools
+
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
 from gilib.regression import regress
@@ -35,24 +36,31 @@ def kronecker(generator, lead=()):
 PRIORS = pytest.mark.parametrize("make_prior", [scaled, kronecker])
 
 
+def precision_of(kind, generator, *shape):
+    """Random precisions for `[..., M]`: λ, or, if full, the root L of Λ."""
+    if kind == "full":
+        return torch.linalg.cholesky(positive_definite(generator, *shape, shape[-1]))
+    return positive(generator, *shape[:-1], *[OUTPUTS] * (kind == "per_output"), shape[-1])
+
+
+def routes(kind, features, targets, precision, prior):
+    """The dual and the primal posterior."""
+    if kind == "full":
+        whitened = precision.mT @ features, precision.mT @ targets, torch.ones_like(features[..., :1])
+        return regress_dual(*whitened, prior), regress(full_statistics(features, targets, precision), prior)
+    supply = per_output_statistics if kind == "per_output" else shared_statistics
+    root = precision.sqrt().mT if kind == "per_output" else precision.sqrt()[..., None]
+    return (
+        regress_dual(features, targets, root, prior),
+        regress(supply(features, targets, precision), prior),
+    )
+
+
 def both_routes(kind, features, targets, prior, generator):
     """The dual and the primal posterior, and the noise covariances Λ_o⁻¹ `[O or 1, M, M]`."""
-    points, outputs = targets.shape[-2:]
-    if kind == "full":
-        root = torch.linalg.cholesky(positive_definite(generator, points, points))
-        ones = torch.ones(points, 1)
-        dual = regress_dual(root.mT @ features, root.mT @ targets, ones, prior)
-        primal = regress(full_statistics(features, targets, root), prior)
-        return dual, primal, torch.linalg.inv(root @ root.mT)[None]
-    if kind == "shared":
-        precision = positive(generator, points)
-        dual = regress_dual(features, targets, precision.sqrt()[:, None], prior)
-        primal = regress(shared_statistics(features, targets, precision), prior)
-        return dual, primal, torch.diag(1 / precision)[None]
-    precision = positive(generator, outputs, points)
-    dual = regress_dual(features, targets, precision.sqrt().mT, prior)
-    primal = regress(per_output_statistics(features, targets, precision), prior)
-    return dual, primal, torch.diag_embed(1 / precision)
+    precision = precision_of(kind, generator, len(targets))
+    noise = torch.linalg.inv(precision @ precision.mT) if kind == "full" else torch.diag_embed(1 / precision)
+    return *routes(kind, features, targets, precision, prior), noise.reshape(-1, *noise.shape[-2:])
 
 
 @pytest.fixture(params=KINDS)
@@ -113,24 +121,25 @@ def test_draws_are_scored_by_both_routes(make_prior, kind, problem, generator):
 
 @pytest.mark.parametrize("lead", [(3,), (3, 2)])
 @pytest.mark.parametrize("parameters", [0, 1])
-@pytest.mark.parametrize("groups", [1, OUTPUTS])
-def test_leading_axes_are_a_loop(groups, parameters, lead, generator):
+def test_leading_axes_are_a_loop(kind, parameters, lead, generator):
     """With the sample axis on everything, or on the noise alone (`parameters` leading axes fewer)."""
     own = lead[parameters:]
-    features, targets = normal(generator, *own, 2, FAN_IN), normal(generator, *own, 2, OUTPUTS)
-    root, scale = positive(generator, *own, 2, groups), positive(generator, *own)
-    noise = normal(generator, *lead, FAN_IN, OUTPUTS)
-    together = regress_dual(features, targets, root, ScaledIdentity(scale, FAN_IN))
-    weights, log_pq = together.draw(noise)
-    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
-    for index in map(tuple, torch.cartesian_prod(*map(torch.arange, (*lead, 1))).tolist()):
-        index = index[: len(lead)]
-        at = index[parameters:]
-        one = regress_dual(features[at], targets[at], root[at], ScaledIdentity(scale[at], FAN_IN))
-        expected, expected_pq = one.draw(noise[index])
-        torch.testing.assert_close(weights[index], expected, **EXACT)
-        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
-        torch.testing.assert_close(together.covariance[at], one.covariance, **EXACT)
+    features, targets = normal(generator, *own, 5, FAN_IN), normal(generator, *own, 5, OUTPUTS)
+    precision, scale = precision_of(kind, generator, *own, 5), positive(generator, *own)
+    noise, prior = normal(generator, *lead, FAN_IN, OUTPUTS), ScaledIdentity(scale, FAN_IN)
+    for k, together in enumerate(routes(kind, features, targets, precision, prior)):
+        weights, log_pq = together.draw(noise)
+        assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
+        scored = prior_log_prob(weights, prior, OUTPUTS) - together.log_prob(weights)
+        torch.testing.assert_close(log_pq, scored, **EXACT)
+        for index in itertools.product(*map(range, lead)):
+            at = index[parameters:]
+            alone = ScaledIdentity(scale[at], FAN_IN)
+            one = routes(kind, features[at], targets[at], precision[at], alone)[k]
+            expected, expected_pq = one.draw(noise[index])
+            torch.testing.assert_close(weights[index], expected, **EXACT)
+            torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
+            torch.testing.assert_close(together.covariance[at], one.covariance, **EXACT)
 
 
 @PRIORS
@@ -172,19 +181,6 @@ def test_vmap_equals_loop(generator):
             torch.testing.assert_close(gradient[k], wanted, **EXACT)
 
 
-class _Sizes(TorchDispatchMode):
-    """The number of entries of the largest tensor that an operation made."""
-
-    largest = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        for value in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(value, torch.Tensor):
-                self.largest = max(self.largest, value.numel())
-        return result
-
-
 @PRIORS
 @pytest.mark.parametrize("groups", [1, OUTPUTS])
 def test_nothing_of_the_square_of_the_fan_in_is_built(make_prior, groups, generator):
@@ -198,12 +194,12 @@ def test_nothing_of_the_square_of_the_fan_in_is_built(make_prior, groups, genera
     )
     features = normal(generator, 2, fan_in).requires_grad_()
     targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, groups)
-    with _Sizes() as sizes, Operations() as operations:
+    with Operations() as operations:
         weights, log_pq = regress_dual(features, targets, root, prior).draw(
             normal(generator, fan_in, OUTPUTS)
         )
         (weights.sum() + log_pq).backward()
-    assert 0 < sizes.largest <= fan_in * OUTPUTS
+    assert 0 < operations.largest <= fan_in * OUTPUTS
     assert [shape for shape in operations.factorised if shape[-1] != 3] == [(groups, 2, 2)]
 
 

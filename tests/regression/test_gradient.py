@@ -58,7 +58,7 @@ def test_pieces_of_any_size_give_the_same(leads, groups, columns, matrices, gene
 
 
 @given(*(st.integers(1, 5),) * 3, st.sampled_from(list(CASES.values())), st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_gradient_equals_autograd_for_all_shapes(size, groups, columns, leads, seed):
     assert_equals_autograd(arguments(seeded(seed), leads, size, groups, columns))
 

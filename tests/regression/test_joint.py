@@ -59,7 +59,7 @@ def test_a_first_batch_is_the_conjugate_posterior():
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 3)])
-@pytest.mark.parametrize("size", [I, 112, 401])
+@pytest.mark.parametrize("size", [I, 110, 112, 401])
 def test_moments_are_plain_products(lead, size):
     """Wide features a few rows at a time, with and without a constant, in memory that is used again."""
     x, left = normals(*lead, 7, size, seed=1), normals(*lead, 7, O, seed=2)

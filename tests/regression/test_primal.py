@@ -1,4 +1,4 @@
-"""The engine through the precision: leading axes, shapes, dtypes and failures."""
+"""The engine through the precision: shapes, dtypes and failures; `test_dual` compares both routes."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from gilib.linalg import FactorisationError, KroneckerIdentity, ScaledIdentity
 from gilib.regression import WeightPosterior, regress
-from gilib.regression.primal import merge_outputs, prior_log_prob, sample_from_precision, split_outputs
-from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
+from gilib.regression.primal import merge_outputs, sample_from_precision, split_outputs
+from gilib.statistics import per_output_statistics, shared_statistics
 from tests.support import seeded
 from tests.support.oracles import (
     Operations,
@@ -25,54 +25,6 @@ POINTS, FAN_IN, OUTPUTS = 5, 6, 4
 
 def scaled(generator):
     return ScaledIdentity(1.7 * positive(generator), FAN_IN)
-
-
-def kronecker(generator):
-    return KroneckerIdentity(1.7 * positive_definite(generator, 3, 3), FAN_IN // 3)
-
-
-def statistics_and_noise(kind, features, targets, generator):
-    """Statistics from random precisions, and the noise covariances Λ_o⁻¹ `[O, M, M]` that they stand for."""
-    points, outputs = targets.shape[-2:]
-    if kind == "shared":
-        precision = positive(generator, points)
-        noise = torch.diag(1 / precision).expand(outputs, points, points)
-        return shared_statistics(features, targets, precision), noise
-    if kind == "per_output":
-        precision = positive(generator, outputs, points)
-        return per_output_statistics(features, targets, precision), torch.diag_embed(1 / precision)
-    root = torch.linalg.cholesky(positive_definite(generator, points, points))
-    noise = torch.linalg.inv(root @ root.mT).expand(outputs, points, points)
-    return full_statistics(features, targets, root), noise
-
-
-@pytest.fixture(params=["shared", "per_output", "full"])
-def kind(request):
-    return request.param
-
-
-@pytest.mark.parametrize("lead", [(), (3,), (3, 2)])
-@pytest.mark.parametrize("parameters", [0, 1])
-def test_leading_axes_are_a_loop(kind, lead, parameters, generator):
-    """With the sample axis on everything, or on the noise alone (`parameters` leading axes fewer)."""
-    own = lead[parameters:]
-    features, targets = normal(generator, *own, POINTS, FAN_IN), normal(generator, *own, POINTS, OUTPUTS)
-    scale, noise = positive(generator, *own), normal(generator, *lead, FAN_IN, OUTPUTS)
-    make = {"shared": shared_statistics, "per_output": per_output_statistics, "full": full_statistics}[kind]
-    shape = {"shared": (POINTS,), "per_output": (OUTPUTS, POINTS), "full": (POINTS, POINTS)}[kind]
-    precision = positive(generator, *own, *shape)
-    prior = ScaledIdentity(scale, FAN_IN)
-    posterior = regress(make(features, targets, precision), prior)
-    weights, log_pq = posterior.draw(noise)
-    assert weights.shape == (*lead, FAN_IN, OUTPUTS) and log_pq.shape == lead
-    torch.testing.assert_close(posterior.log_prob(weights), prior_log_prob(weights, prior, OUTPUTS) - log_pq)
-    for index in torch.cartesian_prod(*map(torch.arange, (*lead, 1, 1))).tolist():
-        index = tuple(index[: len(lead)])
-        at = index[parameters:] if lead else ()
-        one = regress(make(features[at], targets[at], precision[at]), ScaledIdentity(scale[at], FAN_IN))
-        expected, expected_pq = one.draw(noise[index])
-        torch.testing.assert_close(weights[index], expected, **EXACT)
-        torch.testing.assert_close(log_pq[index], expected_pq, **EXACT)
 
 
 def test_a_prior_with_samples_on_statistics_without(generator):
@@ -122,10 +74,11 @@ def test_outputs_are_split_group_by_group(lead, groups, columns, fan_in):
     assert torch.equal(split_outputs(merge_outputs(blocks), columns), blocks)
 
 
-def test_float32_equals_float64(kind, generator):
+def test_float32_equals_float64(generator):
     features, targets = normal(generator, 30, FAN_IN), normal(generator, 30, OUTPUTS)
-    statistics, _ = statistics_and_noise(kind, features, targets, generator)
-    noise, prior = normal(generator, 5, FAN_IN, OUTPUTS), kronecker(generator)
+    statistics = per_output_statistics(features, targets, positive(generator, OUTPUTS, 30))
+    noise = normal(generator, 5, FAN_IN, OUTPUTS)
+    prior = KroneckerIdentity(1.7 * positive_definite(generator, 3, 3), FAN_IN // 3)
     weights, log_pq = regress(statistics, prior).draw(noise)
     single = type(statistics)(*(part.float() for part in statistics))
     weights32, log_pq32 = regress(single, prior.to(torch.float32)).draw(noise.float())

@@ -68,7 +68,7 @@ def leads_of(sizes, axes):
 
 
 @given(SHAPES, AXES, st.integers(0, 10**6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_weighted_gram_and_its_gradients_for_all_shapes(sizes, axes, seed):
     lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
     generator = seeded(seed)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from gilib.convolution import Windows
 from gilib.sites import ConvolutionWeights, DenseWeights
@@ -126,19 +127,24 @@ class Operations(TorchDispatchMode):
     Attributes:
         count: of operations by name, overloads together.
         factorised: shapes of the matrices handed to a Cholesky factorisation.
+        largest: the number of entries of the largest tensor that an operation made.
     """
 
     def __init__(self):
         super().__init__()
         self.count: Counter[str] = Counter()
         self.factorised: list[tuple[int, ...]] = []
+        self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = func.overloadpacket.__name__
         self.count[name] += 1
         if name in ("linalg_cholesky_ex", "cholesky"):
             self.factorised.append(tuple(args[0].shape))
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        sizes = [value.numel() for value in tree_leaves(result) if isinstance(value, Tensor)]
+        self.largest = max(self.largest, *sizes, 0)
+        return result
 
     def of(self, *names: str) -> int:
         """How often any of these operations ran."""

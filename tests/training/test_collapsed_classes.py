@@ -10,11 +10,10 @@ from torch.nn.functional import log_softmax
 import gilib
 from gilib.kernels import RBF
 from gilib.models.processes import contrasts
-from gilib.training import Collapsed
 from gilib.training.rules.collapsed import classes as own
 from tests.support import D, assert_equal, normals, seeded
+from tests.support.sparse import X, finite_difference, train
 
-X = normals(30, 2, seed=1)
 LABELS = {2: (X[:, 0] + 0.5 * normals(30, seed=2) > 0).long(), 3: (2 * X[:, 0] + normals(30, seed=2)).long()}
 LABELS[3] = LABELS[3].clamp(-1, 1) + 1
 NONE, ONES = torch.zeros(()), torch.ones(30, dtype=D)
@@ -45,7 +44,7 @@ def test_no_search_in_the_family_finds_a_better_posterior(count, points):
     left = kernel.diagonal(X).detach() - (project @ prior.covariance_matrix * project).sum(-1)
     mean = torch.zeros(count - 1, len(points), dtype=D, requires_grad=True)
     root = torch.zeros(count - 1, len(points), len(points), dtype=D, requires_grad=True)
-    search = torch.optim.LBFGS([mean, root], max_iter=150, line_search_fn="strong_wolfe")
+    search = torch.optim.LBFGS([mean, root], max_iter=80, line_search_fn="strong_wolfe")
 
     def bound():
         factor = root.tril(-1) + root.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
@@ -70,18 +69,12 @@ def test_the_gradient_is_that_of_finite_differences(count):
     net, found = model(count)
     parameters = searched(net)
     slopes = torch.autograd.grad(found.bound(X, LABELS[count], ONES, NONE), parameters)
-    step = 1e-4
     for parameter, slope in zip(parameters, slopes, strict=True):
         for place in range(parameter.numel()):
-            values = []
-            for sign in (1, -1):
-                with torch.no_grad():
-                    parameter.view(-1)[place] += sign * step
-                    values.append(float(found.bound(X, LABELS[count], ONES, NONE)))
-                    parameter.view(-1)[place] -= sign * step
-            assert float(slope.view(-1)[place]) == pytest.approx(
-                (values[0] - values[1]) / (2 * step), rel=1e-3
+            wanted = finite_difference(
+                lambda: found.bound(X, LABELS[count], ONES, NONE), parameter, place, 1e-4
             )
+            assert float(slope.view(-1)[place]) == pytest.approx(wanted, rel=1e-3)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -97,6 +90,7 @@ def test_the_bound_is_the_elbo_of_the_network(count):
 
 def test_steps_that_are_too_long_are_shortened(monkeypatch):
     """Left alone, whole steps of two contrasts diverge where the kernel's variance is large."""
+    monkeypatch.setattr(own, "SETTLED", 1e-6)
     _, calm = model(3, variance=300.0)
     best = calm.bound(X, LABELS[3], ONES, NONE).detach()
     monkeypatch.setattr(own, "STEP", 1.0)
@@ -105,7 +99,7 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
     with torch.no_grad():
         at, values = own.features_of(calm.process.inducing(), X), []
         calm.moments = calm.precision = torch.zeros(30, 2, dtype=D)
-        for _ in range(40):
+        for _ in range(15):
             value, calm.moments, calm.precision = calm._bound(*at, LABELS[3], ONES)
             values.append(float(value))
     assert min(values[10:]) < float(best) - 1.0
@@ -117,12 +111,11 @@ def test_contrasts_are_orthonormal_and_free_of_what_logits_share():
     assert_equal(rows.mT @ rows, torch.eye(5, dtype=D) - 0.2, 1e-12)
 
 
-def test_a_training_raises_the_bound_and_ends():
+def test_a_training_raises_the_bound_and_ends(monkeypatch):
+    monkeypatch.setattr(own, "SETTLED", 1e-6)
     net, found = model(3, jitter=1e-9)
     before = float(found.bound(X, LABELS[3], ONES, NONE)) / 30
-    history = gilib.fit(
-        net, gilib.Categorical(), X, LABELS[3], steps=60, rule=Collapsed(), num_samples=1, progress=False
-    )
+    history = train(net, gilib.Categorical(), X, LABELS[3])
     assert len(history.elbo) < 60 and float(history.elbo[-1]) > before
     predicted = gilib.predict(net, gilib.Categorical(), X, 100, generator=seeded())
     assert (predicted.classes == LABELS[3]).double().mean() > 0.7
@@ -131,7 +124,7 @@ def test_a_training_raises_the_bound_and_ends():
 def test_other_networks_are_refused():
     net = gilib.models.sparse_gp(2, 3, inducing_points=X, dtype=D)
     with pytest.raises(ValueError, match=r"as gilib\.models\.gp_classifier makes it"):
-        gilib.fit(net, gilib.Categorical(), X, LABELS[3], rule=Collapsed(), num_samples=1, progress=False)
+        train(net, gilib.Categorical(), X, LABELS[3])
     with pytest.raises(ValueError, match="classes must be an integer of at least 2, got 1"):
         gilib.models.gp_classifier(2, 1, inducing_points=X)
 

@@ -24,7 +24,7 @@ def start(replicas=(), posterior=gilib.PointEstimate()):  # noqa: B008
     return net, gilib.Gaussian(1.0, learn=True, replicas=replicas).to(D)
 
 
-def fit(net, likelihood, stop, steps=160, rule=gilib.Adam(0.03), **settings):  # noqa: B008
+def fit(net, likelihood, stop, steps=120, rule=gilib.Adam(0.03), **settings):  # noqa: B008
     settings = {"num_samples": 1, "rule": rule, "progress": False, "callbacks": [stop]} | settings
     return gilib.fit(net, likelihood, X, Y, steps=steps, **settings)
 
@@ -66,7 +66,7 @@ def test_it_ends_at_the_best_look(posterior, patience):
     scores = torch.stack(watch.scores)
     best = int(scores.argmax())
     assert torch.equal(torch.stack(stop.scores), scores) and float(stop.best) == float(scores[best])
-    assert len(history.elbo) == (EVERY * (best + 1 + patience) if patience == 3 else 160)
+    assert len(history.elbo) == (EVERY * (best + 1 + patience) if patience == 3 else 120)
     assert best < len(scores) - 1 and float(score(net, likelihood)) == float(scores[best])
     found = torch.nn.ModuleList([net, likelihood]).state_dict()
     for name, value in watch.states[best].items():
@@ -88,10 +88,10 @@ def test_replicas_return_each_to_its_own_look():
 
 @pytest.mark.parametrize("replicas", [(), (R,)])
 def test_it_resumes(replicas, tmp_path):
-    settings = {"seed": [1, 2, 3] if replicas else 3, "steps": 40}
+    settings = {"seed": [1, 2, 3] if replicas else 3, "steps": 20}
 
     def train(net, likelihood, **checkpoint):
-        return fit(net, likelihood, stopping(likelihood, 4), **checkpoint, **settings)
+        return fit(net, likelihood, stopping(likelihood, 3), **checkpoint, **settings)
 
     whole, again = start(replicas), start(replicas)
     expected = train(*whole)
@@ -120,7 +120,7 @@ def test_without_any_number_the_training_is_what_it_was(monkeypatch):
         if broken:
             nan = torch.tensor([0.0, float("nan"), 0.0])
             monkeypatch.setattr(stop, "_score", lambda net, of=score_of, nan=nan: of(net) + nan)
-        fit(net, likelihood, stop, 60, seed=[1, 2, 3], callbacks=[stop] if broken else [])
+        fit(net, likelihood, stop, 20, seed=[1, 2, 3], callbacks=[stop] if broken else [])
         ends.append([p.detach().clone() for p in net.parameters()])
     assert all(torch.equal(p[1], q[1]) for p, q in zip(*ends, strict=True))
 

@@ -1,11 +1,11 @@
-"""One training loop: it does what a plain loop does, and it shows, tempers and schedules what it says."""
+"""One training loop: it shows, tempers and shuffles what it says; `test_schedules` has the plain loop."""
 
 import pytest
 import torch
 
 import gilib
 from gilib.training.engine.minibatches import Minibatches
-from tests.support import PRIORS, D, assert_equal, normals, seeded, small_net
+from tests.support import D, assert_equal, normals, seeded, small_net
 
 X = normals(20, 2, seed=1)
 Y = X.sin() + 0.1 * normals(20, 2, seed=2)
@@ -27,26 +27,6 @@ class Recording(gilib.Gaussian):
     def log_prob(self, outputs, targets):
         self.seen.append(targets)
         return super().log_prob(outputs, targets)
-
-
-def test_the_loop_is_adam_on_the_elbo():
-    """The same numbers as a loop written plainly."""
-    net, likelihood = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
-    history = fit(net, likelihood, seed=5, rule=gilib.Adam(0.03))
-    plain, noise = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.1, learn=True)
-    optimiser = torch.optim.Adam([*plain.parameters(), *noise.parameters()], lr=0.03)
-    generator, trace = seeded(5), []
-    for _ in range(12):
-        loss = -gilib.elbo(plain.draw(2, generator=generator), noise, X, Y, num_data=20) / 20
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        trace.append(-loss.detach())
-    assert_equal(history.elbo, torch.stack(trace), 1e-10)
-    for a, b in zip(
-        [*net.parameters(), *likelihood.parameters()], [*plain.parameters(), *noise.parameters()], strict=True
-    ):
-        assert_equal(a.detach(), b.detach(), 1e-10)
 
 
 def test_a_batch_as_large_as_the_data_is_the_data():
@@ -97,19 +77,6 @@ def test_learning_rates_by_name():
     for name, parameter in names.items():
         moved = (parameter.detach() - before[name]).abs()
         torch.testing.assert_close(moved, torch.full_like(moved, rates.get(name, 1e-2)), rtol=1e-3, atol=0)
-
-
-def test_an_unknown_group():
-    with pytest.raises(ValueError, match="groups: no parameter .* 'likelihood'; parameters are"):
-        fit(small_net(gilib.GlobalInducing()), rule=gilib.Adam(groups={"likelihood": 1e-3}))
-
-
-@pytest.mark.parametrize("estimator", ["draw", "pointwise"])
-@pytest.mark.parametrize("prior", PRIORS)
-def test_training_leaves_the_global_generator_alone(prior, estimator):
-    state = torch.get_rng_state()
-    fit(small_net(gilib.Factorised(), PRIORS[prior]), steps=2, batch_size=6, estimator=estimator, seed=3)
-    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_the_same_seed_gives_the_same_training_and_another_one_another():

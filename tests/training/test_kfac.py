@@ -102,8 +102,3 @@ def test_three_steps_written_out(kappa):
         assert_equal(mean, expected, 1e-10)
         assert_equal(rows, left @ left.mT, 1e-10)
         assert_equal(columns, right @ right.mT, 1e-10)
-
-
-def test_other_weights_are_refused():
-    with pytest.raises(ValueError, match="NoisyKFAC trains layers with MatrixGaussian weights"):
-        fit(small_net(gilib.Factorised()))

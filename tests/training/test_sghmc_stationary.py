@@ -26,7 +26,7 @@ def stationary(hessian, square, lr, decay):
 
 @pytest.mark.parametrize(
     ("kind", "chains", "lr", "decay", "burn_in"),
-    [("linear", 120, 0.3, 0.2, 200), ("process", 30, 0.4, 0.4, 150)],
+    [("linear", 120, 0.3, 0.2, 120), ("process", 30, 0.4, 0.4, 100)],
 )
 def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in):
     """Every chain by its own V, frozen after burn-in; with long steps that is not the posterior."""
@@ -53,8 +53,8 @@ def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, 
 @pytest.mark.parametrize("adaptation", [None, 200])
 def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
     """They would be frozen after burn-in only: 2.9 times the variance; or early: the posterior's."""
-    net, kept = fixed(linear((100,))), StoredStates(burn_in=500, every=50)
-    train(net, SGHMC(1000, lr=0.03, adaptation=adaptation), 1000, callbacks=[kept])
+    net, kept = fixed(linear((100,))), StoredStates(burn_in=400, every=50)
+    train(net, SGHMC(600, lr=0.03, adaptation=adaptation), 600, callbacks=[kept])
     states = torch.stack(*kept.states.values())[..., 0]  # [K, R, I]
     mean, posterior = ridge(FEATURES["linear"](), Y, 1.0, NOISE)
     squares = ((states - mean[:, 0]) ** 2).mean(0) / posterior.diagonal()

@@ -80,27 +80,25 @@ def identity_of(
         "frozen": list(frozen),
         "data": [list(x.shape), str(x.dtype), list(y.shape), str(y.dtype)],
     }
-    digest = hashlib.sha256(_text(description).encode())
-    for values in (x, y, *frozen.values()):
-        digest.update(_bytes(values))
     parts = {
-        "network": _hash(_text(description["network"]).encode()),
-        "likelihood": _hash(_text([description["likelihood"], description["fixed"]]).encode()),
-        "frozen parameters": _hash(*map(_bytes, frozen.values())) if frozen else "none",
-        "inputs": _hash(_bytes(x)),
-        "targets": _hash(_bytes(y)),
+        "network": hash_of(_text(description["network"])),
+        "likelihood": hash_of(_text([description["likelihood"], description["fixed"]])),
+        "frozen parameters": hash_of(*frozen.values()) if frozen else "none",
+        "inputs": hash_of(x),
+        "targets": hash_of(y),
     }
-    return Identity(digest.hexdigest(), parts | {name: _text(value) for name, value in settings.items()})
+    fingerprint = hash_of(_text(description), x, y, *frozen.values())
+    return Identity(fingerprint, parts | {name: _text(value) for name, value in settings.items()})
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _bytes(values: Tensor) -> bytes:
-    return values.detach().cpu().contiguous().numpy().tobytes()
-
-
-def _hash(*parts: bytes) -> str:
+def hash_of(*parts: str | Tensor) -> str:
     """Return a hash longer than `READABLE`, so that errors do not show it."""
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    digest = hashlib.sha256()
+    for part in parts:
+        own = part if isinstance(part, str) else part.detach().cpu().contiguous().numpy().tobytes()
+        digest.update(own.encode() if isinstance(own, str) else own)
+    return digest.hexdigest()

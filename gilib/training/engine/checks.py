@@ -51,14 +51,15 @@ def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> 
             f"{type(settings.rule).__name__} has no Kullback-Leibler term to weight: leave kl_weight out"
         )
     _check_seeds(settings.seed, net.replicas)
-    _check_noise(likelihood, net.replicas)
+    if likelihood.replicas not in ((), net.replicas):
+        raise ValueError(
+            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={net.replicas}: "
+            "give both the same, or the likelihood none"
+        )
 
 
 def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
-    """Return the checkpoint that was given, or one with default settings for a path, if it can be written.
-
-    It is refused if `augment` cannot be identified, because another training's might then be resumed.
-    """
+    """Return the checkpoint that was given, or one with default settings for a path, if it can be written."""
     if given is None:
         return None
     path = isinstance(given, (str, os.PathLike))
@@ -84,14 +85,6 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
     if len(replicas) != 1 or len(seed) != replicas[0]:
         raise ValueError(
             f"{len(seed)} seeds need a network with replicas=({len(seed)},), this one has {replicas}"
-        )
-
-
-def _check_noise(likelihood: Likelihood, replicas: tuple[int, ...]) -> None:
-    if likelihood.replicas not in ((), replicas):
-        raise ValueError(
-            f"the likelihood has replicas={likelihood.replicas}, the network has replicas={replicas}: give "
-            "both the same, or the likelihood none"
         )
 
 

@@ -17,7 +17,7 @@ from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
-from gilib.training.engine.checkpoints import Identity, identity_of
+from gilib.training.engine.checkpoints import Identity, hash_of, identity_of
 from gilib.training.engine.checks import (
     as_checkpoint,
     as_data,
@@ -31,7 +31,7 @@ from gilib.training.engine.minibatches import Augmentation
 from gilib.training.engine.run import READ_EVERY, Paused, Run
 from gilib.training.engine.settings import Checkpoint, Settings
 from gilib.training.gradients.objective import preferred_estimator
-from gilib.training.gradients.parallel import OneProcess, digest
+from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import check_replay
 from gilib.training.gradients.speed import Speed
 from gilib.training.history import History
@@ -64,10 +64,10 @@ def fit(
 ) -> History:
     """Train one network, or R replicas at once, by a rule; the default is Adam on the ELBO.
 
-    A network with replicas trains all of them at once. With R seeds, replica r sees the same noise,
-    minibatches and augmentation as a single network with `seed=seeds[r]`, and ends in the same state up to
-    rounding. (On an accelerator, compare with a network with `replicas=(1,)` and `seed=[seeds[r]]`. Under
-    `PerReplica` priors of several kinds, compare with a network whose prior has all of these kinds.)
+    With R seeds, replica r sees the same noise, minibatches and augmentation as a single network with
+    `seed=seeds[r]`, and ends in the same state up to rounding. (On an accelerator, compare with a network
+    with `replicas=(1,)` and `seed=[seeds[r]]`; under `PerReplica` priors, with one whose prior has all the
+    kinds.)
 
     Args:
         net: the network; it is trained in place.
@@ -79,32 +79,27 @@ def fit(
         steps: total number of steps, including those done before a resumption. A rule may end the training
             earlier. To see whether more steps help, compare with the bound after twice as many.
         rule: what a step does; `gilib.Adam(lr, groups=..., schedule=...)`, or another `gilib.training.Rule`.
-            The learning rate is the setting that most often needs a change: see `Adam`. The default uses a
-            high rate for half of the steps, which then falls to zero; rule and `steps` are the defaults of
-            `gilib.recommended`, too. If the rates depend on the total number of steps, the training can only
-            be resumed with the same `steps`.
+            The learning rate is the setting that most often needs a change: see `Adam`. If the rates depend
+            on the total number of steps, the training can only be resumed with the same `steps`.
         num_samples: S, the number of draws a step; None: the rule's default, which is five for most rules.
-            Fewer draws make a step cheaper and its gradient noisier. One is enough where a step is expensive
-            (images); more help where the bound jumps from step to step.
+            One is enough where a step is expensive (images); more help where the bound jumps.
         estimator: "draw" evaluates sampled functions. "pointwise" integrates out what it can and samples
             every point separately (`Network.estimate`; local reparameterisation for factorised weights,
             flipout for kernels). None: "pointwise" if a layer prefers it, as `GP` does; otherwise "draw".
         kl_weight: the weight of the Kullback-Leibler term as a function of the step, such as
-            `gilib.objectives.SteppedTempering`. It is called once for every step, before the first one; None:
-            1.
+            `gilib.objectives.SteppedTempering`, called for all steps before the first one; None: 1.
         batch_size: points a step, drawn without replacement in each epoch; None: all points, which is best up
             to a few thousand.
         seed: seed of draws and minibatches, or R seeds, one for each replica.
         augment: a random function of the inputs, applied at every step as `augment(x, generator=...)`, such
-            as flips of images. Its generator is seeded and resumed separately from the others; with R seeds,
-            every replica has its own.
+            as flips of images. With R seeds, every replica has a generator of its own.
         on_divergence: "raise" stops with an error. "freeze" keeps the last parameters of a replica whose
             bound or gradient is not finite, or whose factorisation fails, and goes on with the others.
         checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file.
             Training resumes from that file if it exists, and keeps it up to date; None: no checkpoint.
         speed: `gilib.training.Speed`: arithmetic, replayed steps, several processes.
-        weights: how many rows each row counts as, `[N]`, positive and not necessarily whole numbers; None:
-            one. The bound is that of repeated rows, and it is reported per counted row.
+        weights: how many rows each row counts as, `[N]`, positive numbers; None: one. The bound is that of
+            repeated rows, and it is reported per counted row.
         callbacks: functions of step, bound and net, called after every step, that may return True to stop the
             training; see `gilib.training.Callback`. Several processes stop at the next multiple of a hundred
             steps.
@@ -188,8 +183,9 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: I
         stops = None if checkpoint is None else (checkpoint.every, checkpoint.deadline is None)
         training = identity.fingerprint, run.steps, stops, settings.on_divergence
         same = *training, len(run.callbacks), run.kl_weights
-        described = {"settings or data": f"{same}", "checkpoint": f"{start}"}
-        speed.parallel.check_same(described | {"parameters": digest(run.modules)}, device)
+        parameters = hash_of(*run.modules.state_dict().values())
+        described = {"settings or data": f"{same}", "checkpoint": f"{start}", "parameters": parameters}
+        speed.parallel.check_same(described, device)
     return start
 
 

@@ -1,8 +1,4 @@
-"""Minibatches and their augmentation: which data a step sees.
-
-Points are drawn without replacement, either in one order for all replicas or in an order of its own for each.
-An augmentation may then transform the inputs; its random numbers come from generators of their own.
-"""
+"""Minibatches and their augmentation: which data a step sees."""
 
 from __future__ import annotations
 
@@ -21,8 +17,7 @@ Augmentation = Callable[..., Tensor]  # of inputs and a generator, given by name
 class Minibatches:
     """Draws minibatches without end, without replacement within each epoch.
 
-    A new permutation starts whenever fewer points are left than a batch needs. Batches of images keep the
-    channels-last layout of the data.
+    A new permutation starts whenever fewer points are left than a batch needs.
 
     Args:
         x: inputs.
@@ -82,11 +77,9 @@ class Augmenter:
     """Augments minibatches, with one random stream for all replicas or one for each.
 
     Args:
-        function: the augmentation, which returns inputs of the same shape, dtype and device, and leaves those
-            that it was given unchanged.
+        function: the augmentation; it must leave what it was given unchanged.
         rank: number of axes of inputs without replicas, `[N, ...]`.
-        seeds: one seed, or R seeds. With R seeds, replica r sees what a single network with that seed would
-            see.
+        seeds: one seed, or R seeds.
         device: device of the inputs.
     """
 

@@ -1,7 +1,4 @@
-"""One training in progress: batches, noise, recorded bounds, divergence and checkpoints.
-
-The rule alone decides what a step does to the network.
-"""
+"""One training in progress: batches, noise, recorded bounds, divergence and checkpoints."""
 
 from __future__ import annotations
 
@@ -95,7 +92,6 @@ class Run:
             generator=_source(settings.seeds(3), device),
             processes=self.processes,
             device=device,
-            inputs=self.batches.x if self.augmenter is None else None,
             capturable=replay or device.type != "cpu",
         )
 
@@ -127,18 +123,11 @@ class Run:
         return self.lasted.masked_fill(self.rule.active, -1)
 
     def _products(self) -> AbstractContextManager[None]:
-        """Return the context that sets the precision of matrix products.
-
-        Gradients with rounded products change torch's global setting, so every step runs inside a context
-        that restores it.
-        """
+        """Return a context that sets the precision of products, and restores it afterwards."""
         return products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products()
 
     def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
-        """Do the step that is recorded for replay.
-
-        Host numbers, such as the step, keep the values that they have during the recording.
-        """
+        """Do the step that is recorded; numbers of the host, such as the step, stay as they are then."""
         return self.rule.step(Batch(self.done, x, y, Noise(*noise), kl_weight))
 
     def _share(self, batch: Batch) -> Batch:
@@ -262,10 +251,7 @@ def _source(seed: int | Sequence[int], device: torch.device) -> GeneratorLike:
 
 
 def name_the_layer(net: Network) -> None:
-    """Raise an error that names layer and matrix if the factorisation of one of ten draws fails.
-
-    They are drawn on the CPU, because on other devices a failed factorisation gives NaN without an error.
-    """
+    """Raise an error that names layer and matrix if one of ten draws fails on the CPU."""
     twin = copy.deepcopy(net).cpu()
     with torch.no_grad():
         twin.draw(10, generator=torch.Generator().manual_seed(0))

@@ -57,10 +57,7 @@ class Settings:
         return weights
 
     def identity(self) -> dict[str, Any]:
-        """Return all settings on which a checkpoint must agree, as plain data.
-
-        The values of `kl_weights` are compared separately, step by step.
-        """
+        """Return all settings on which a checkpoint must agree, but for the values of `kl_weight`."""
         names = {field.name for field in dataclasses.fields(self)} - {"on_divergence", "kl_weight"}
         tempered = None if self.kl_weight is None else "by its values"
         return {"kl_weight": tempered} | {name: described(getattr(self, name)) for name in sorted(names)}
@@ -89,14 +86,7 @@ class Checkpoint(Checked):
 
 
 def described(value: Any) -> Any:
-    """Return a setting as plain data that are the same in every process.
-
-    Two different functions can have the same description; `identified` tells whether that may be so.
-
-    >>> from functools import partial
-    >>> described(partial(max, 3)), described((1, "a"))
-    ({'function': 'builtins.max', 'arguments': [3], 'keywords': {}}, [1, 'a'])
-    """
+    """Return a setting as plain data that are the same in every process; see `identified`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: described(getattr(value, field.name)) for field in dataclasses.fields(value)}
         return {"type": name_of(type(value)), **fields}
@@ -116,13 +106,7 @@ def described(value: Any) -> Any:
 def identified(value: Any) -> bool:
     """Return whether `described` determines what a function computes.
 
-    It does for functions of a module, for objects without state, and for dataclasses, `functools.partial`,
-    lists and mappings of such functions, of numbers and of arrays. It does not for a lambda, for a function
-    inside another function, or for a method.
-
-    >>> from gilib.objectives import SteppedTempering
-    >>> identified(SteppedTempering(10)), identified(abs), identified(lambda step: 0.1)
-    (True, True, False)
+    It does not for a lambda, a function inside another function, a method, or an object with a state.
     """
     if value is None or isinstance(value, bool | int | float | str | Tensor | np.ndarray | np.generic):
         return True

@@ -32,12 +32,10 @@ class Batch:
     """The data and the noise of one step.
 
     Attributes:
-        step: number of the step, counted from 0. A rule that is recorded may read it in `RunningRule.prepare`
-            only.
+        step: number of the step, counted from 0.
         x: this process's share of the minibatch, `[B, ...]` or `[R, B, ...]`.
         y: its targets.
-        noise: standard normals: those of the draws, which all processes share, and those of this process's
-            points.
+        noise: standard normals of the draws, which all processes share, and of this process's points.
         kl_weight: weight of the Kullback-Leibler term at this step.
         fraction: this process's share of the points of the minibatch; 1 for a single process.
     """

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 
 from gilib.linalg import FactorisationError
 
@@ -43,19 +43,16 @@ class DataParallel(OneProcess):
     """K processes that train one network as a single process would, on K times as many points at a time.
 
     All processes hold the same data, parameters and inducing points. They draw the same functions, from the
-    same noise, and process k evaluates them at its share B_k of the points of a minibatch B. Because the
-    shares are disjoint,
+    same noise, and process k evaluates them at its share B_k of the points of a minibatch B:
 
         L = (N/|B|) Σ_b log P(y_b | f(x_b)) + log P - log Q = Σ_k (|B_k|/|B|) L_k,
 
     where L_k is the bound for the minibatch B_k. One message per step and dtype sums the weighted bounds and
     their gradients. So parameters stay equal on all processes to the last bit, and equal to those of a single
-    process up to rounding. The work at the data is shared; the work of drawing is repeated on every process.
-    A pointwise estimate draws noise for every point, and each process takes the noise of its own points.
+    process up to rounding. The work of drawing is repeated on every process.
 
     Process 0 shows the progress bar and writes checkpoints, on storage that all processes can read. A resumed
-    training may have another number of processes. A factorisation that fails on one process raises on all of
-    them.
+    training may have another number of processes. A failed factorisation raises on all of them.
 
     Args:
         group: a process group of `torch.distributed`; None: all processes.
@@ -141,12 +138,7 @@ class DataParallel(OneProcess):
 
     @contextmanager
     def propagate_failures(self, device: torch.device) -> Iterator[None]:
-        """Raise on every process if a factorisation inside the block fails on one of them.
-
-        On an accelerator no error is raised: failures become NaN, which reaches all processes through the
-        sums.
-        """
-        failure = None
+        failure = None  # on an accelerator a failure is NaN, which reaches all processes through the sums
         try:
             yield
         except FactorisationError as error:
@@ -157,18 +149,9 @@ class DataParallel(OneProcess):
             raise failure
 
     def any(self, flag: bool, device: torch.device) -> bool:
-        """Return whether `flag` is true on some process; waits for the device."""
         count = torch.tensor(int(flag), device=device)
         distributed.all_reduce(count, group=self.group)
         return bool(count)
 
     def wait(self, device: torch.device) -> None:
         self.any(False, device)
-
-
-def digest(modules: nn.Module) -> str:
-    """Return a hash of all parameters and buffers."""
-    total = hashlib.sha256()
-    for value in modules.state_dict().values():
-        total.update(value.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()

@@ -1,8 +1,7 @@
 """Replay: a step is recorded once and then repeated without Python's work.
 
-With small networks, a GPU waits for the host, and a CPU spends its time in Python. A step is a pure function
-of minibatch, noise and `kl_weight`, so it can be recorded with buffers for these inputs: on CUDA as a graph,
-on the CPU as a tape of operations. Choosing minibatches, drawing noise and storing bounds are not recorded.
+A step is a pure function of minibatch, noise and `kl_weight`, so it can be recorded with buffers for these
+inputs: on CUDA as a graph, on the CPU as a tape of operations.
 """
 
 from __future__ import annotations
@@ -128,8 +127,8 @@ def capture(run: Callable[[], object]) -> Callable[[], bool]:
 def nothing_collected() -> Iterator[None]:
     """Disable garbage collection within the block, after one collection that frees earlier recordings.
 
-    Destroying a graph while another one is recorded spoils the recording. Graphs of finished trainings lie in
-    reference cycles, so the garbage collector may destroy them at any time.
+    Destroying a graph while another one is recorded spoils the recording, and graphs of finished trainings
+    lie in reference cycles.
     """
     gc.collect()
     enabled = gc.isenabled()

@@ -1,8 +1,6 @@
 """Arithmetic of a training step: always exact for posteriors, and faster at the data if asked for.
 
-Statistics, factorisations and log P - log Q can be ill-conditioned, and an error there affects every point.
-Evaluating the drawn functions at the data is well-conditioned, and takes most of the products. So only that
-evaluation is ever rounded. The drawn functions and their log P - log Q stay the same to the last bit.
+Statistics, factorisations and log P - log Q can be ill-conditioned, so they stay the same to the last bit.
 """
 
 from __future__ import annotations
@@ -30,11 +28,10 @@ class Speed(Checked):
     Args:
         arithmetic: arithmetic of the evaluation of drawn functions at the data: "full", or, for float32,
             "tf32" (on CUDA) or "bfloat16". Drawing, and log P - log Q, are always computed in full.
-        replay: whether to record a step and replay it: on CUDA as a graph, on the CPU as a tape of its
-            operations. This is faster for small networks, where Python takes longer than the arithmetic. The
-            memory of all intermediate results stays in use, and results on the CPU differ by rounding. Parts
-            of your own must do all their work with tensors, not with numpy. `gilib.training.Adam` and `Bali`
-            can be replayed.
+        replay: whether to record a step and replay it, with `gilib.training.Adam` or `Bali`. This is faster
+            for small networks, where Python takes longer than the arithmetic. The memory of all intermediate
+            results stays in use, and results on the CPU differ by rounding. Parts of your own must do all
+            their work with tensors, not with numpy.
         parallel: `DataParallel()` in a script started by torchrun. The processes share every minibatch, and
             reach the same state as a single process would.
 

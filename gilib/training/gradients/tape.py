@@ -1,12 +1,9 @@
 """Tapes: a step's tensor operations on the CPU, recorded once and repeated without Python's work in between.
 
-With small networks, Python takes longer to request the operations than the processor takes to do them. A tape
-holds the tensor operations of one step, in order, and the memory that they read and wrote. Repeating it does
-the same arithmetic in the same memory, to the last bit. Views and constants are not computed again.
-
-Some steps branch on a number that they read from a tensor: did a factorisation succeed, are all replicas
-still active? The tape stores the numbers that were read. A repetition that reads another number stops there,
-and undoes everything that it has changed.
+A tape holds the operations in order, and the memory that they read and wrote. Repeating it does the same
+arithmetic in the same memory, to the last bit. Views and constants are not computed again. Where a step reads
+a number, on which it may branch, the tape stores it; a repetition that reads another number stops there, and
+undoes everything that it has changed.
 """
 
 from __future__ import annotations

@@ -26,10 +26,8 @@ class Adam(Rule):
         lr: learning rate, or R rates, one for each replica. Raise it to 0.03 or 0.05 if the bound still
             climbs at the end; lower it if the bound jumps. A high rate needs a schedule that ends at zero.
         groups: other learning rates for some parameters, by the name of a parameter or of a module that holds
-            them. Examples are `{"likelihood": 1e-3}` and
-            `{"inducing_points": 1e-3, "layers.layers.0": 1e-2}`. Names are those in `net.named_parameters()`,
-            and those of the likelihood begin with "likelihood."; a name must match whole words between the
-            dots. If two names match, the later one counts.
+            them, as in `{"inducing_points": 1e-3, "layers.layers.0": 1e-2, "likelihood": 1e-3}`. Names are
+            those of `Problem.parameters`; of two that match, the later one counts.
         schedule: a factor for all learning rates at every step; None: 1.
         betas: decay of the first and second moments.
         eps: added to the root of the second moment.

@@ -1,8 +1,7 @@
 """A rule of training defines what a step does; the engine, `gilib.fit`, does everything else.
 
-The engine owns data, minibatches, noise, recorded bounds, checkpoints, deadlines, processes, callbacks and
-the progress bar. A `Rule` is a frozen specification, as a posterior is. Its method `begin` turns it into a
-`RunningRule`, whose steps change the network.
+A `Rule` is a frozen specification, as a posterior is. Its method `begin` turns it into a `RunningRule`, whose
+steps change the network.
 """
 
 from __future__ import annotations
@@ -35,16 +34,12 @@ class Problem:
         likelihood: the likelihood; its learned parameters, if any, are trained in place.
         parameters: the learned parameters by name, as in `net.named_parameters()`; names of the likelihood's
             begin with "likelihood.". There may be none.
-        objective: `objective(batch)` returns the bound per data point, `[R]`, as a differentiable, pure
-            function of the batch. `objective.num_data` and `objective.num_samples` are N and S.
+        objective: the bound per data point, `[R]`, as a differentiable, pure function of the batch.
         steps: total number of steps.
-        generator: the rule's own source of random numbers, resumed with the training. If `gilib.fit` was
-            given a seed for each replica, there is one generator for each, for
-            `gilib.randomness.standard_normal`.
+        generator: the rule's own source of random numbers, resumed with the training, for
+            `gilib.randomness.standard_normal`; one for each replica if `gilib.fit` was given a seed for each.
         processes: the processes that train together.
         device: device of the data.
-        inputs: inputs of all points, `[N, ...]` or `[R, N, ...]`, as every step sees them; None if an
-            augmentation changes them from step to step.
         capturable: whether steps may be recorded; then numbers that change between steps must be held in
             tensors that stay the same objects.
     """
@@ -57,7 +52,6 @@ class Problem:
     generator: GeneratorLike
     processes: OneProcess
     device: torch.device
-    inputs: Tensor | None = None
     capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
@@ -90,7 +84,7 @@ class Problem:
         return self.processes.propagate_failures(self.device)
 
     def sum_over_processes(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Sum over the processes what each has computed from its share of the minibatch."""
+        """Return the sums over the processes of what each has computed from its share of the minibatch."""
         return self.processes.sum(tensors)
 
 
@@ -105,12 +99,10 @@ class RunningRule(ABC):
 
     Attributes:
         active: `[R]`, which replicas still train. A rule that can leave a replica out sets its entry to False
-            at the step at which it breaks down, without reading the value on the host, and does not change
-            its parameters any more.
+            when it breaks down, without reading the value on the host, and changes its parameters no more.
         recordable: whether steps can be replayed. For that, `step` must do the same operations on the same
             tensors at every call, and only `prepare` may read `batch.step` and other numbers of the host.
-        ended: the reason why further steps would change nothing, shown by `History`; a reason ends the
-            training. Empty until then.
+        ended: the reason why further steps would change nothing, which ends the training; empty until then.
     """
 
     recordable = False

@@ -47,15 +47,13 @@ class NoisyKFAC(SampledWeightRule):
 
     (Martens & Grosse, 2015).
 
-    The rate ρ_t = ρ / (1 - (1 - ρ)^t) is 1 at the first step, which takes its statistics whole. Two choices
-    are ours. The factors are computed at every step. And S uses the gradients for the observed targets,
-    whereas the paper samples targets from the model.
+    The rate ρ_t = ρ / (1 - (1 - ρ)^t) is 1 at the first step. Two choices are ours: the factors are computed
+    at every step, and S uses the gradients for the observed targets, not for targets that are drawn.
 
-    For a linear model with one output and Gaussian noise σ², the mean converges to the posterior mean. The
-    precision converges to N (A + π √δ Id)(S + √δ / π). This is N S A + P Id plus an excess √δ N (A / π + π S
-    Id), the price of the factorised form. S is the mean of E r_n² / σ⁴, for residuals r_n. It is 1 / σ² where
-    squared residuals are on average as large as the noise variance, and then N S A + P Id is the precision of
-    the posterior.
+    For a linear model with one output and Gaussian noise σ², the mean converges to the posterior mean, and
+    the precision to N (A + π √δ Id)(S + √δ / π). This is N S A + P Id plus an excess √δ N (A / π + π S Id),
+    the price of the factorised form. S is the mean of E r_n² / σ⁴, for residuals r_n; where it is 1 / σ²,
+    N S A + P Id is the precision of the posterior.
 
     Args:
         lr: α, the learning rate.

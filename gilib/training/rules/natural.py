@@ -27,11 +27,10 @@ class NaturalGradient(Rule):
 
         S'⁻¹ = S⁻¹ + 2 γ ∂S,    m' = m - γ S' ∂m.
 
-    For one layer with a Gaussian likelihood, on all points, one step with γ = 1 reaches the optimum. When
-    S⁻¹ + 2 ∂S, the target of a step, is estimated from few draws, it may have negative eigenvalues. So
-    wherever a step would leave less than a fraction min(½, 1 - γ) of the precision in some direction, S'⁻¹
-    gets the second-order term of a geodesic as well; this keeps it positive definite for every ∂S (Lin,
-    Schmidt & Khan, 2020).
+    For one layer with a Gaussian likelihood, on all points, one step with γ = 1 reaches the optimum. Wherever
+    a step would leave less than a fraction min(½, 1 - γ) of the precision in some direction, S'⁻¹ gets the
+    second-order term of a geodesic as well; this keeps it positive definite for every ∂S (Lin, Schmidt &
+    Khan, 2020).
 
     Args:
         lr: γ, above 0 and at most 1; deep networks and minibatches need it well below 1.

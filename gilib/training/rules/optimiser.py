@@ -61,9 +61,8 @@ class NetworkAdam:
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
         """Move the parameters against their gradients; call it after `advance`.
 
-        No replica can be left out. The fused kernel is used on accelerators and in recorded steps, where a
-        failure is noticed only later. It therefore skips the step once a bound was not finite, so that the
-        parameters that caused it can still be examined.
+        No replica can be left out. The fused kernel, of accelerators and recorded steps, skips the step once
+        a bound was not finite, so that the parameters that caused it can still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient.stride() != parameter.stride():  # list operations are slow if strides differ
@@ -88,7 +87,7 @@ class ReplicaAdam:
     """Adam (Kingma & Ba, 2015) for R networks at once, which freezes those that diverge.
 
     For each dtype, the parameters `[R, ...]` become views of one matrix `[R, P]`. So a step takes ten
-    operations on whole matrices, however many parameters there are, and reads nothing back from the device.
+    operations, however many parameters there are, and reads nothing back from the device.
 
     Args:
         rates: parameters `[R, ...]` by name, each with one learning rate or R of them.

@@ -1,7 +1,4 @@
-"""The common part of rules that draw weights, take gradients there and move a posterior in closed form.
-
-Read from the top: first such a rule and its step, then the gradients at the weights that were drawn.
-"""
+"""The common part of rules that draw weights, take gradients there and move a posterior in closed form."""
 
 from __future__ import annotations
 
@@ -116,7 +113,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     def move(
         self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
     ) -> Tensor:
-        """Move the posterior of the k-th trained layer by one step.
+        """Move the posterior of the k-th trained layer; the result, `[R, I, O]`, is finite if all went well.
 
         Args:
             k: index of the layer.
@@ -124,9 +121,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
             gradients: the minibatch's gradients at the drawn weights.
             weight: κ / N.
             steps: number of steps so far, including this one.
-
-        Returns:
-            A tensor `[R, I, O]` that is finite unless the step broke down.
         """
 
     @abstractmethod
@@ -134,10 +128,9 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         """Return all statistics that the rule keeps, a list over layers by name."""
 
     def gradients(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Return bound and gradients of the whole minibatch, summed over the processes.
+        """Return the bound, `[R]`, the gradients of every layer, and those of minus the bound by `others`.
 
-        These are the bound per data point, `[R]`, the weight gradients of every layer, and the gradients of
-        minus the bound, summed over replicas, with respect to `others`.
+        All are of the whole minibatch, summed over the processes.
         """
         with self.problem.propagate_failures():
             bound, of_weights, gradients = self._gradients_of_share(batch)

@@ -38,16 +38,14 @@ class SGHMC(Rule):
 
         τ ← 1 + τ (1 - g² / V),    g ← g + ρ (∂U - g),    V ← V + ρ (∂U² - V).
 
-    Also during burn-in, kernels, inducing inputs and noise take a step of Adam at every step. Its gradient is
-    taken at a state chosen at random from the last ones: moving-window Monte Carlo EM (Havasi,
-    Hernández-Lobato & Murillo-Fuentes, 2018). After burn-in, V and these parameters stay fixed, and
-    `StoredStates` collects states.
+    Also during burn-in, kernels, inducing inputs and noise take steps of Adam, with gradients at a state
+    chosen at random from the last ones: moving-window Monte Carlo EM (Havasi, Hernández-Lobato &
+    Murillo-Fuentes, 2018). After burn-in, V and these parameters stay fixed; `StoredStates` collects states.
 
     Three things bias the chain. First, the variance of a Gaussian target comes out too large by a fraction of
     about ε² V^(-1/2) ∂²U / 4. Second, the noise of minibatches and of hidden layers heats the chain. Third,
-    while V adapts, it depends on the state: with small steps and gradients of little noise V ≈ ∂U², and a
-    regression with three weights has 2.9 times its variance at ε = 0.03. In that case let V stop early, by
-    `adaptation`, so that the other parameters are trained at states from the posterior.
+    while V adapts, it depends on the state: with small steps and gradients of little noise V ≈ ∂U². In that
+    case let V stop early, by `adaptation`, so that the other parameters see states from the posterior.
 
     Args:
         burn_in: number of steps of burn-in; 0: V stays at 1, and only the state moves.

@@ -4,18 +4,12 @@ All of them move the mean μ and the precision Λ of Q, which `Factorised` holds
 
     c ← average of c and q + δ,    m ← β₁ m + (1 - β₁) (∂l + pull),    μ ← μ - α m̂ / divisor,
 
-where m̂ = m / (1 - β₁^t), and every rule defines the other letters. They differ in:
-
-    rule        q, mean over draws    average                   divisor    the prior pulls
-    VOGN        mean of (∂l_n)²       β₂ c + (1 - β₂)(q + δ)    c          in m, by δ μ
-    Vadam       (∂l)²                 as VOGN                   √v̂ + δ     in m, by δ μ
-    NoisyAdam   (∂l)²                 as VOGN                   c + γ      in m, by δ W
-    IVON        ∂l (W - μ) Λ          Riemannian                c          beside m̂, by δ μ
+where m̂ = m / (1 - β₁^t), and every rule defines the other letters.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -48,9 +42,6 @@ class VariationalRule(SampledWeightRule, ABC):
     """Base class of the four rules.
 
     Args:
-        lr: α, the learning rate.
-        base_optimiser: the rule for all parameters except factorised weights, such as a learned noise.
-        schedule: a factor for α at every step; None: 1.
         betas: β₁ of the gradient, β₂ of the curvature.
     """
 
@@ -63,9 +54,9 @@ class VariationalRule(SampledWeightRule, ABC):
     def begin(self, problem: Problem) -> RunningVariational:
         return RunningVariational(self, problem)
 
-    @abstractmethod
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the estimate q of the curvature, `[R, I, O]`."""
+        """Return the estimate q of the curvature, `[R, I, O]`: here the minibatch's squared gradient."""
+        return gradients.gradient.square().mean(0)
 
     def averaged(self, current: Tensor, target: Tensor) -> Tensor:
         """Return the next c, given q + δ."""
@@ -91,15 +82,11 @@ class VOGN(VariationalRule):
         q = (1/B) Σ_n (∂l_n)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ μ,    μ ← μ - α m̂ / c.
 
     Here l is the mean loss of the minibatch (l_n: the loss of one example) at the drawn weights W, N(0, 1/P)
-    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N.
+    is the prior, δ = κ P / N with κ the `kl_weight`, and Q = N(μ, 1/Λ) with c = κ Λ / N. Only for `Linear`
+    layers, whose inputs and output gradients give the squares of single examples.
 
-    The mean converges to that of the best ELBO, which for a linear model with Gaussian noise is the exact
-    posterior mean. The precision converges to P + Σ_n E(∂l_n)². For squared errors, E(∂l_n)² contains
-    r_n² / σ⁴ in place of 1 / σ² in the Gauss-Newton matrix. Both agree where squared residuals are as large
-    as the noise variance.
-
-    Only for `Linear` layers, because the mean square of single gradients is X²ᵀ G², from inputs and output
-    gradients.
+    The mean converges to that of the best ELBO, and the precision to P + Σ_n E(∂l_n)². For squared errors,
+    E(∂l_n)² contains r_n² / σ⁴ in place of 1 / σ² in the Gauss-Newton matrix.
 
     >>> VOGN().lr
     0.05
@@ -124,15 +111,11 @@ class Vadam(VariationalRule):
 
     The letters are those of `VOGN`.
 
-    In the paper c = v + δ. That holds here, too, if the variance starts at the prior's, but any start is
-    allowed. The squared mean gradient of a MINIBATCH is not a curvature. In the full batch of a linear model
-    with Gaussian noise, A = XᵀX / σ², the mean converges to the posterior mean, but the precision converges
-    to
+    In the paper c = v + δ, which holds here if the variance starts at the prior's. The squared mean gradient
+    of a minibatch is not a curvature: in the full batch of a linear model with Gaussian noise, A = XᵀX / σ²,
+    the mean converges to the posterior mean, but the precision, whatever the number of draws, to
 
-        Λ_i = P + (P² μ_i² + Σ_j A_ij² / Λ_j) / N,
-
-    and not to P + A_ii. With S draws, the squares are averaged and not the gradients, so S does not change
-    this.
+        Λ_i = P + (P² μ_i² + Σ_j A_ij² / Λ_j) / N    and not to    P + A_ii.
 
     >>> Vadam().lr
     0.01
@@ -141,10 +124,6 @@ class Vadam(VariationalRule):
     def begin(self, problem: Problem) -> RunningVadam:
         return RunningVadam(self, problem)
 
-    def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the squared gradient of the minibatch."""
-        return gradients.gradient.square().mean(0)
-
 
 @dataclass(frozen=True)
 class NoisyAdam(VariationalRule):
@@ -152,9 +131,7 @@ class NoisyAdam(VariationalRule):
 
         q = (∂l)²,    c ← β₂ c + (1 - β₂)(q + δ),    m from ∂l + δ W,    μ ← μ - α m̂ / (c + γ).
 
-    The letters are those of `VOGN`.
-
-    It converges to the same point as `Vadam`, so its variances are not the posterior's either.
+    The letters are those of `VOGN`. It converges to the same point as `Vadam`.
 
     Args:
         damping: γ, the extrinsic damping.
@@ -164,10 +141,6 @@ class NoisyAdam(VariationalRule):
     """
 
     damping: Positive = 1e-3
-
-    def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the squared gradient of the minibatch."""
-        return gradients.gradient.square().mean(0)
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
         """Return the gradient plus δ W: the prior's gradient is taken at the drawn weights."""
@@ -188,13 +161,11 @@ class IVON(VariationalRule):
 
     E q is the expected diagonal of the Hessian (Stein), which may be negative. But c stays positive, because
     its update equals ½ c (1 + (1 + ρ d / c)²) (Lin, Schmidt & Khan, 2020). For a linear model with Gaussian
-    noise, the rule converges to the best factorised Gaussian: the posterior mean and the diagonal of the
-    posterior precision. With noisy estimates, the last term of the update makes c too large, by a fraction
-    that vanishes with ρ.
+    noise, the rule converges to the best factorised Gaussian. With noisy estimates, the last term of the
+    update makes c too large, by a fraction that vanishes with ρ.
 
-    The paper's h is c - δ, and its λ is N / κ. Here c starts from the variance of the posterior rather than
-    from an h₀ of its own, and forgets this start as β₂^t. A wide start, with c far below the curvature, makes
-    the steps so long that they diverge.
+    The paper's h is c - δ, and its λ is N / κ. Here c starts from the variance of the posterior. From a wide
+    one, with c far below the curvature, steps are so long that they diverge.
 
     >>> IVON().lr
     0.2
@@ -203,11 +174,9 @@ class IVON(VariationalRule):
     lr: Positive = 0.2
 
     def curvature(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the mean over draws of the gradient times (W - μ) Λ."""
         return (gradients.gradient * (gradients.weights - state.mean)).mean(0) * state.precision
 
     def averaged(self, current: Tensor, target: Tensor) -> Tensor:
-        """Return the next c, which is positive even if q + δ is not."""
         change = 1.0 + (1.0 - self.betas[1]) * (target - current) / current
         return 0.5 * current * (1.0 + change.square())
 
@@ -261,7 +230,6 @@ class RunningVadam(RunningVariational):
         self.second = self._zeros()
 
     def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
-        """Update v, and return √v̂ + δ."""
         decay = self.rule.betas[1]
         self.second[k].lerp_(curvature, 1.0 - decay)
         return (self.second[k] / (1.0 - decay**steps)).sqrt() + prior

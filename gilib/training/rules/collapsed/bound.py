@@ -43,13 +43,7 @@ class WhitePosterior(NamedTuple):
 
     @classmethod
     def of(cls, features: Tensor, targets: Tensor, precision: Tensor) -> Self:
-        """Return the posterior.
-
-        Args:
-            features: Φ, `[P, M]`.
-            targets: v, `[P, O]`.
-            precision: the diagonals of Λ, `[O, P]`.
-        """
+        """Return the posterior, given Φ `[P, M]`, v `[P, O]` and the diagonals of Λ, `[O, P]`."""
         gram, cross = per_output_statistics(features, targets, precision)
         named = "the precision of the inducing outputs"
         factor, inverse = cholesky_and_inverse(gram + identities(gram), named)
@@ -76,15 +70,9 @@ def features_of(inducing: Inducing, x: Tensor) -> tuple[Tensor, Tensor]:
 def sums_of(
     inducing: Inducing, x: Tensor, y: Tensor, weights: Tensor, variance: Tensor | None = None
 ) -> Sums:
-    """Compute the sums, in which a row of weight w counts as w rows.
+    """Compute the sums over inputs `[N, D]` and targets `[N, O]`; a row of weight w counts as w rows.
 
-    Args:
-        inducing: kernel and inducing inputs.
-        x: inputs, `[N, D]`.
-        y: targets, `[N, O]`.
-        weights: w, `[N]`.
-        variance: of the noise at every point, `[N]`. Dividing features and targets by its root leaves a
-            problem with noise of variance 1.
+    Dividing features and targets by the root of the noise's variance, `[N]`, leaves noise of variance 1.
     """
     precision = weights if variance is None else weights / variance
     (white, left), root = features_of(inducing, x), precision.sqrt()[:, None]
@@ -122,9 +110,8 @@ def weight_correction(noise: Tensor, weights: Tensor) -> Tensor:
 def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float, weights: Tensor) -> Tensor:
     """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²), with σ²/w for rows of weight w.
 
-    This neglects what the jitter does to Q: to first order Q is K - jitter, as if the noise were smaller by
-    the jitter. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is written out, so that one inverse
-    replaces autograd's pass.
+    This neglects what the jitter does to Q. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is
+    written out, so that one inverse replaces autograd's pass.
 
     Args:
         gram: K, `[N, N]`.

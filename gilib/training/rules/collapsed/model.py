@@ -37,11 +37,8 @@ class CollapsedModel(ABC):
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return the collapsed bound of all points minus the cost of rounding, in nats; differentiable.
 
-        Args:
-            x: inputs, `[N, D]`.
-            y: targets, `[N, O]`.
-            weights: how many rows each of them counts as, `[N]`, in float64.
-            spacing: δ, the distance between targets that rounding leaves, `[O]`; 0 for exact targets.
+        Inputs are `[N, D]`, targets `[N, O]`; weights, `[N]`, say how many rows each counts as, and δ, `[O]`,
+        is the distance between targets that rounding leaves, 0 for exact ones.
         """
 
     def log_prior(self) -> Tensor:
@@ -49,17 +46,11 @@ class CollapsedModel(ABC):
         return torch.zeros(())
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere.
-
-        Needed by models of targets that can be rounded.
-        """
+        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
         raise NotImplementedError
 
     def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:  # noqa: B027
-        """Subtract the variance of rounding, δ² / 12, from the noise if that is learned; by default none is.
-
-        The arguments are those of `bound`.
-        """
+        """Subtract the variance of rounding, δ² / 12, from noise that is learned; by default none is."""
 
     @abstractmethod
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
@@ -68,8 +59,6 @@ class CollapsedModel(ABC):
 
 def without_rounding(variance: Tensor, square: Tensor) -> Tensor:
     """Return σ² - δ² / 12, but at least the smaller of σ² and δ² / 48.
-
-    The rule treats targets with less noise than δ² / 48 as exact.
 
     >>> without_rounding(torch.tensor([1.0, 0.1, 0.01]), torch.tensor(0.96))
     tensor([0.9200, 0.0200, 0.0100])
@@ -194,7 +183,6 @@ class SingleProcess(CollapsedModel):
         return self.process.bound(x, y, noise, weights) - rounding
 
     def log_prior(self) -> Tensor:
-        """Return the log density of log σ under a flat prior of σ, which is log σ."""
         return 0.5 * self.noise.log().sum()
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
@@ -211,7 +199,6 @@ class SingleProcess(CollapsedModel):
 
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Set Q(w_o) = N(B⁻¹ A y_o / σ², B⁻¹), where B = Id + A Aᵀ / σ², and return the bound."""
         inducing = self.process.inducing()
         bound, mean, factor = collapsed(
             Sums.over(sums_of(inducing, *piece) for piece in in_pieces(x, y, weights)), self.noise

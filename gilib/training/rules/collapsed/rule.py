@@ -41,25 +41,21 @@ class Collapsed(Rule):
     regression and is computed as such.
 
     Lengthscales with a prior (`gilib.kernels.RBF`) add its log density to the objective. Then noise of
-    constant size gets a prior, too, which is flat in σ: this adds log σ, the log density of log σ. (Without a
-    prior, the search is over log σ with a flat density, and nearly all of its mass is at zero noise.)
+    constant size gets a prior, too, flat in σ: this adds log σ, the log density of log σ.
 
     Targets that were written with few digits, at a spacing δ, are treated as y + e, with e uniform in ±δ/2.
-    This lowers the expected log-likelihood by δ² / (24σ²) for every point. Without this cost, rows that occur
-    twice in the data would drive the noise to zero. If leave-one-out predictions are twice as accurate as
-    rounding would allow, with a mean squared error below δ² / 48, the targets were not rounded, and the
-    search goes on without the cost. Otherwise the noise that the search has found is that of y + e. Its
-    variance is reduced by δ² / 12, the variance of e, at the end, because future targets are written with as
-    few digits.
+    This lowers the expected log-likelihood by δ² / (24σ²) for every point, without which rows that occur
+    twice would drive the noise to zero. At the end, the variance of e, δ² / 12, is subtracted from the noise,
+    because future targets are written with as few digits. But if leave-one-out predictions have a mean
+    squared error below δ² / 48, the targets were not rounded, and the search goes on without the cost.
 
     If the log variance of the noise is a process, too (`HeteroscedasticGaussian` over a `Concat` of two
-    processes), only the posterior of the noise is searched. Given that, the posterior of the mean has a
-    closed form again (Lázaro-Gredilla & Titsias, 2011). The search is among posteriors that pseudo-outputs
-    with precisions define.
+    processes), the posterior of the noise is searched among those that pseudo-outputs with precisions define.
+    Given that, the posterior of the mean has a closed form again (Lázaro-Gredilla & Titsias, 2011).
 
-    For classes (`Categorical` over `gilib.models.gp_classifier`) only the kernel is searched. The best q has
-    no closed form, but natural-gradient steps lead to it in every evaluation (Khan & Lin, 2017), from where
-    the last one has ended. Expectations are averages over the same 128 normals at every point.
+    For classes (`Categorical` over `gilib.models.gp_classifier`) only the kernel is searched;
+    natural-gradient steps lead to the best q in every evaluation (Khan & Lin, 2017). Expectations are
+    averages over the same 128 normals at every point.
 
     Args:
         tolerance: nats per point; the search stands still after three steps in a row that gain less.
@@ -200,7 +196,6 @@ class RunningCollapsed(RunningRule):
         self.last, self.idle, self.ended = -float(best.value), PATIENCE, FAILED
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of L-BFGS, how long the search has stood still, and the model's own parameters."""
         own = [parameter.detach() for parameter in self.model.own]
         stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing, "ended": self.ended}
         return {"search": self.search.state_dict(), "own": own, **stands}
