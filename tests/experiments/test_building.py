@@ -41,8 +41,7 @@ def test_a_training_that_is_built_ends_at_its_record(name, settings, changed):
 
 
 @pytest.mark.parametrize("method", ["ensemble", "star", "sghmc", "bali"])
-def test_every_kind_of_posterior_is_built_from_its_record(method, monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_every_kind_of_posterior_is_built_from_its_record(method, kept):
     own = build("posteriors", dataset="yacht", method=method, split=0)
     net, likelihood = own.start()
     gilib.fit(net, likelihood, own.x, own.y, **own.settings | {"steps": 2, "callbacks": []})
@@ -55,8 +54,7 @@ def test_every_kind_of_posterior_is_built_from_its_record(method, monkeypatch):
             own.start(prior=prior)
 
 
-def test_the_prior_of_a_table_is_changed(monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_the_prior_of_a_table_is_changed(kept):
     own = build("uci", dataset="yacht", method="gi", prior="NealPrior", split=0)
     net, _ = own.start(prior=gilib.StandardPrior())
     assert own.x.shape[0] == 1 and own.test_x.shape[:2] == own.test_y.shape[:2]
@@ -74,7 +72,6 @@ def test_the_prior_of_a_table_is_changed(monkeypatch):
         ("posteriors", dict(dataset="yacht", method="hmc", split=0), "hmc runs chains"),
     ],
 )
-def test_what_cannot_be_built_is_explained(name, settings, message, monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_what_cannot_be_built_is_explained(name, settings, message, kept):
     with pytest.raises(ValueError, match=message):
         build(name, **settings)

@@ -12,14 +12,11 @@ from experiments.comparisons import measures, posteriors, posteriors_run
 from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
 from experiments.comparisons.tasks import Task
+from experiments.kurle2024 import search
 from experiments.kurle2024.search import BaliSettings
-from experiments.runner.experiment import Job
-from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
-from experiments.runner.writing import append
 from gilib import plots
-
-JOB = Job(torch.device("cpu"), None)
+from tests.experiments.recorded import JOB, recorded
 
 
 @pytest.fixture
@@ -27,17 +24,9 @@ def searched():
     """Searches in which the second setting of every method is the best, and the last of BALI's."""
     for trial in posteriors.search("smoke"):
         away = abs(SEARCHED[trial.method].index(trial.setting) - 1)
-        record("posteriors_search", trial, {"log_likelihood": -float(away)})
-    from experiments.kurle2024 import search
-
+        recorded("posteriors_search", trial, log_likelihood=-float(away))
     for k, trial in enumerate(search.search("smoke")):
-        record("bali_search", trial, {"validation_log_likelihood": float(k)})
-
-
-def record(name, config, metrics):
-    settings = dataclasses.asdict(config)
-    head = {"id": identity(name, config), "experiment": name, "scale": settings.pop("scale")}
-    append(name, [head | {"config": settings, "metrics": metrics}])
+        recorded("bali_search", trial, validation_log_likelihood=float(k))
 
 
 def test_every_method_is_built_trained_chosen_and_drawn_in_a_colour_of_its_own():
@@ -69,7 +58,7 @@ def test_the_best_validation_score_chooses_and_others_follow(searched):
 def test_chains_take_the_noise_of_global_inducing(searched):
     assert "hmc" not in {config.method for config in posteriors.tables("smoke")}
     (gi,) = (config for config in posteriors.tables("smoke") if config.method == "gi")
-    record("posteriors", gi, {"noise_variance": 0.0123456})
+    recorded("posteriors", gi, noise_variance=0.0123456)
     (hmc,) = (config for config in posteriors.tables("smoke") if config.method == "hmc")
     assert (hmc.setting, hmc.dataset, hmc.split) == (0.0123, "yacht", 0)
     assert posteriors_run.step_size(hmc) == pytest.approx(0.05 * 0.0123**0.5, rel=5e-3)

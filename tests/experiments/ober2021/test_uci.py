@@ -12,16 +12,12 @@ import gilib
 from experiments import RecordError, load_records
 from experiments.common import uci_splits
 from experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
-from experiments.runner.experiment import Job
-from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
-from experiments.runner.writing import append
 from gilib.baselines import Chains, hmc
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
+from tests.experiments.recorded import CPU, JOB, recorded
 from tests.support import D, assert_equal, seeded
-
-CPU = torch.device("cpu")
 
 
 def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
@@ -30,15 +26,6 @@ def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
         uci.UciConfig("yacht", method, prior, split, 0.01, num_samples=2, test_samples=5, **settings)
         for split in splits
     ]
-
-
-def searched(trial, elbo):
-    """Record a trial of the search; without an ELBO it diverged."""
-    config = dataclasses.asdict(trial)
-    head = {"id": identity("uci_search", trial), "experiment": "uci_search"}
-    head |= {"scale": config.pop("scale"), "config": config}
-    body = {"metrics": {}, "diverged_at": 3} if elbo is None else {"metrics": {"elbo": elbo}}
-    append("uci_search", [head | body])
 
 
 def test_tables_need_a_search():
@@ -52,12 +39,12 @@ def test_the_best_bound_chooses_and_divergence_never_does(monkeypatch):
     cell = ("yacht", "gi", "NealPrior")
     trials = [t for t in uci.search("smoke") if (t.dataset, t.method, t.prior) == cell]
     assert [trial.lr for trial in trials] == [0.1, 0.2, 0.3]
-    searched(trials[0], -2.0)
-    searched(trials[1], -1.0)
-    searched(dataclasses.replace(trials[2], steps=999), 5.0)  # of another grid
+    recorded("uci_search", trials[0], elbo=-2.0)
+    recorded("uci_search", trials[1], elbo=-1.0)
+    recorded("uci_search", dataclasses.replace(trials[2], steps=999), elbo=5.0)  # of another grid
     with pytest.raises(RecordError, match="no search for learning rates is complete"):
         list(uci.tables("smoke"))
-    searched(trials[2], None)
+    recorded("uci_search", trials[2])
     chosen = list(uci.tables("smoke"))
     assert {config.lr for config in chosen} == {0.2} and [config.split for config in chosen] == [0, 1]
     assert {(c.dataset, c.method, c.prior) for c in chosen} == {cell}
@@ -73,8 +60,7 @@ def test_a_group_shares_what_one_program_needs():
     assert len({uci.group_key(config) for config in long}) == 5
 
 
-def test_long_is_the_papers_training_at_rates_of_the_reduced_search(monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_long_is_the_papers_training_at_rates_of_the_reduced_search(kept):
     long, reduced = list(uci.tables("long")), list(uci.tables("reduced"))
     assert list(dict.fromkeys(config.dataset for config in long)) == list(uci.SETS)
     cells = {(c.dataset, c.method, c.prior): (c.lr, c.batch_size) for c in reduced}
@@ -129,7 +115,7 @@ def test_points_are_evaluated_in_batches(monkeypatch):
 def test_a_diverged_replica_is_recorded_as_such():
     pair = configs(steps=60)
     wild = [pair[0], dataclasses.replace(pair[1], lr=1e6)]
-    healthy, diverged = uci_run.run(wild, Job(CPU, None))
+    healthy, diverged = uci_run.run(wild, JOB)
     assert "diverged_at" not in healthy and healthy["metrics"]["elbo"] > -1e6
     assert diverged["metrics"] == {} and 0 <= diverged["diverged_at"] <= 60
     assert all(math.isfinite(value) for value in diverged["curve"])
@@ -137,7 +123,7 @@ def test_a_diverged_replica_is_recorded_as_such():
 
 def test_the_search_looks_at_no_test_data(monkeypatch):
     monkeypatch.setattr(uci_run, "measure", None)
-    (record,) = uci_run.search(configs(splits=(0,)), Job(CPU, None))
+    (record,) = uci_run.search(configs(splits=(0,)), JOB)
     assert record["metrics"].keys() == {"elbo"}
 
 
