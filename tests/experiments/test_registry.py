@@ -10,8 +10,7 @@ from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 from experiments.runner.records import records_of
-from tests.experiments.ober2021.test_uci import drawn_from_the_prior
-from tests.experiments.recorded import CPU
+from tests.experiments.recorded import CPU, drawn_from_the_prior
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 

@@ -110,9 +110,8 @@ def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method,
         if (own := record["config"])["dataset"] in sets:
             setting = tuple(own[name] for name in names)
             found.setdefault(setting, []).append(record["metrics"]["log_likelihood"])
-    best = max(
-        (setting for setting in found if len(found[setting]) == len(sets)), key=lambda k: sum(found[k])
-    )
+    whole = {setting: sum(scores) for setting, scores in found.items() if len(scores) == len(sets)}
+    best = max(whole, key=whole.get)
     frozen = dataclasses.asdict(config(**{"method": method} | settings.FROZEN[kind][method]))
     assert best == tuple(frozen[name] for name in names)
 

@@ -12,10 +12,8 @@ from tests.experiments.recorded import JOB
 
 
 def test_pairs_differ_in_the_estimator_and_at_paper_scale_in_steps():
-    for scale, steps in {
-        "reduced": {(True, 150), (False, 150)},
-        "paper": {(True, 750), (False, 1500)},
-    }.items():
+    known = {"reduced": {(True, 150), (False, 150)}, "paper": {(True, 750), (False, 1500)}}
+    for scale, steps in known.items():
         grid = list(convergence.grid(scale))
         assert len(grid) == 6 and {(c.marginalise, c.steps) for c in grid} == steps
         same = {dataclasses.replace(c, marginalise=True, steps=1) for c in grid}

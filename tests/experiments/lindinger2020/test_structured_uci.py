@@ -34,11 +34,8 @@ def built(method="star", task="extrapolation", **settings):
 @pytest.mark.parametrize("method", networks.FAMILIES)
 def test_structured_ones_start_at_clusters_and_nearly_fixed_layers(method):
     one, task, net, likelihood = built(method, repetition=3)
-    joint = networks.gaussian_of(net)
-    assert (joint.pattern.family, joint.pattern.widths) == (
-        networks.FAMILIES[method],
-        (5,) * (one.depth - 1) + (1,),
-    )
+    joint, widths = networks.gaussian_of(net), (*(5,) * (one.depth - 1), 1)
+    assert (joint.pattern.family, joint.pattern.widths) == (networks.FAMILIES[method], widths)
     first, *_ = networks.layer_of(net)
     assert_equal(first.inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=3))
     for row, place in zip(joint.factor(), joint.pattern.places, strict=True):

@@ -60,9 +60,8 @@ def test_global_inducing_starts_at_training_points_with_their_targets():
 def test_a_network_is_two_processes_of_width_one(method, mean):
     net, _ = build(config(method, mean=mean), composed(0))
     layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
-    assert [(layer.in_features, layer.out_features, layer.num_inducing) for layer in layers] == [
-        (1, 1, 6)
-    ] * 2
+    sizes = [(layer.in_features, layer.out_features, layer.num_inducing) for layer in layers]
+    assert sizes == [(1, 1, 6)] * 2
     x = torch.full((1, 1), 1e4)  # so far out that only the mean function is left, and prior
     mean_there = net.draw(400, generator=seeded())(x).mean()
     assert (mean_there > 9e3) == (mean == "identity")

@@ -144,10 +144,13 @@ def test_attempts_change_one_thing_each_but_for_a_higher_rate():
     assert {c.dataset for c in dgp_uci.attempts("reduced")} == won
 
 
-@pytest.mark.parametrize(("hidden", "kind"), [("dsvi", gilib.FreeGaussian), ("li", gilib.LocalInducing)])
-def test_hidden_layers_may_have_another_posterior(hidden, kind):
-    inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
-    assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
+def test_hidden_layers_may_have_another_posterior_and_local_outputs_may_be_integrated_out():
+    for hidden, kind in (("dsvi", gilib.FreeGaussian), ("li", gilib.LocalInducing)):
+        inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
+        assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
+    for marginalise in (False, True):
+        built = dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8)
+        assert all(posterior.marginalise is marginalise for posterior in built)
 
 
 def test_local_inducing_inputs_may_start_at_centres():
@@ -156,9 +159,3 @@ def test_local_inducing_inputs_may_start_at_centres():
     one, other = (dgp_uci_run.build(config(m, centred=m == "li"), data, [0, 1])[0] for m in ("li", "dsvi"))
     for local, free in zip(processes(one), processes(other), strict=True):
         assert torch.equal(local.inducing_inputs, free.inducing_inputs)
-
-
-def test_local_inducing_outputs_may_be_integrated_out():
-    for marginalise in (False, True):
-        for posterior in dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8):
-            assert posterior.marginalise is marginalise

@@ -1,23 +1,20 @@
 """The UCI experiments: grids, the search's choice, and what is measured of every replica."""
 
 import dataclasses
-import inspect
-import itertools
 import math
 
 import pytest
 import torch
 
 import gilib
-from experiments import RecordError, load_records
+from experiments import RecordError, load_records, select
 from experiments.common import uci_splits
 from experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
 from experiments.runner.running import run_experiment
-from gilib.baselines import Chains, hmc
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
-from tests.experiments.recorded import CPU, JOB, recorded
-from tests.support import D, assert_equal, seeded
+from tests.experiments.recorded import CPU, JOB, drawn_from_the_prior, recorded
+from tests.support import D, assert_equal
 
 
 def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
@@ -127,18 +124,6 @@ def test_the_search_looks_at_no_test_data(monkeypatch):
     assert record["metrics"].keys() == {"elbo"}
 
 
-def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **options):
-    """What `hmc` returns, but for its states: tests/baselines and two other experiments sample."""
-    inspect.signature(hmc).bind(widths, x, y, noise_variance, prior, settings, **options)
-    assert prior == gilib.NealPrior() and len(x) == len(y) and widths[0] == x.shape[1]
-    kept, generator = (settings.chains, settings.kept), seeded()
-    layers = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
-    weights = [torch.randn(*kept, *shape, generator=generator).to(x) / shape[0] ** 0.5 for shape in layers]
-    accepted = torch.full(kept[:1], 0.9, dtype=D)
-    log_joint = torch.randn(kept, generator=generator, dtype=D)
-    return Chains(tuple(weights), log_joint, accepted, accepted, noise_variance, 1.0, settings)
-
-
 @pytest.mark.slow
 def test_smoke_runs_of_everything_in_order(monkeypatch):
     """The search, the tables that need it, and the ground truth that needs the tables."""
@@ -150,14 +135,9 @@ def test_smoke_runs_of_everything_in_order(monkeypatch):
     records = load_records("uci")
     assert len(records) == 2 * len(uci.METHODS) * len(uci.PRIORS)
     assert all(math.isfinite(record["metrics"]["elbo"]) for record in records)
-    noise = next(
-        record["metrics"]["noise_variance"]
-        for record in records
-        if (record["config"]["method"], record["config"]["prior"], record["config"]["split"])
-        == ("gi", "NealPrior", 0)
-    )
+    (own,) = select("uci", method="gi", prior="NealPrior", split=0)
     (chains,) = load_records("uci_hmc")
-    assert chains["config"]["noise_variance"] == pytest.approx(noise, rel=0.01)
+    assert chains["config"]["noise_variance"] == pytest.approx(own["metrics"]["noise_variance"], rel=0.01)
     assert len(chains["metrics"]["mean"]) == len(chains["metrics"]["function_sd"]) == 31
     fixed = load_records("uci_fixed_noise")
     assert {record["config"]["method"] for record in fixed} == set(uci.METHODS)

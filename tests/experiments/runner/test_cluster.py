@@ -35,8 +35,8 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setitem(EXPERIMENTS, "unlucky", tiny.UNLUCKY)
-    with cluster.connected(2):
-        assert main(["run", "unlucky", "--scale", "smoke", "--where", "ray", "--jobs", "2"]) == 0
+    with cluster.connected(1):
+        assert main(["run", "unlucky", "--scale", "smoke", "--where", "ray"]) == 0
         assert "6 records added to unlucky" in capsys.readouterr().out
         with pytest.raises(ValueError, match="no CUDA device was found"):
             run_experiment("tiny", "smoke", Placement("cuda", "ray"))
