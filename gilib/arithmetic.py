@@ -2,11 +2,11 @@
 
 On CUDA, products are exact ("ieee") or rounded to ten bits ("tf32"); by default torch rounds convolutions.
 `torch.autocast` rounds all products to seven bits. gilib draws and evaluates functions within
-`exact_products`, in training and outside of it, so that a measured bound equals the trained one. Training
-also computes gradients within it; gradients that you compute yourself follow torch's setting.
+`exact_products`, so that a measured bound equals the trained one. Training also computes gradients within it;
+gradients that you compute yourself follow torch's setting.
 
-The setting belongs to the process, so threads change it for each other. A program that draws in several
-threads on a GPU should call `set_product_precisions("ieee", "ieee")` once, before they start.
+Threads change the process's setting for each other: a program that draws in several threads on a GPU should
+call `set_product_precisions("ieee", "ieee")` once, before they start.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Describe the parts of a model as plain data, and rebuild them without running code from a file.
 
-A description is a dictionary with the name of a class and the arguments of its constructor. Classes of gilib
-have short names, `"Linear"`; other names include the module, `"mypackage.layers:Fourier"`. Rebuilding looks
-the name up among the classes that are defined at that moment; it never imports a module named in a file.
+A description holds the name of a class and the arguments of its constructor. Classes of gilib have short
+names, `"Linear"`; other names include the module, `"mypackage.layers:Fourier"`. Rebuilding looks the name up
+among the classes that are defined at that moment; it never imports a module named in a file.
 """
 
 from __future__ import annotations
@@ -70,13 +70,7 @@ class Specification(Part):
 
 
 def type_name(kind: type) -> str:
-    """Return the name of a class in files.
-
-    >>> import fractions
-    >>> from gilib.priors import NealPrior
-    >>> type_name(NealPrior), type_name(fractions.Fraction)
-    ('NealPrior', 'fractions:Fraction')
-    """
+    """Return the name of a class in files."""
     own = kind.__module__.partition(".")[0] == __package__
     return kind.__name__ if own else f"{kind.__module__}:{kind.__qualname__}"
 
@@ -101,11 +95,7 @@ def describe(part: Part) -> ConfigDict:
 
 
 def plain(value: Any) -> Any:
-    """Convert parts to dictionaries, tuples and arrays to lists, and NumPy numbers to Python's.
-
-    >>> plain({"replicas": (2, 3)})
-    {'replicas': [2, 3]}
-    """
+    """Convert parts to dictionaries, tuples and arrays to lists, and NumPy numbers to Python's."""
     if isinstance(value, Part):
         return describe(value)
     if isinstance(value, dict):
@@ -170,10 +160,8 @@ def module_config(module: nn.Module) -> ConfigDict:
     """Describe a module of torch.nn by its name and the arguments of its constructor, without parameters."""
     name = type(module).__name__
     if type(module) is nn.Sequential:
-        return {
-            "type": name,
-            "modules": {key: module_config(part) for key, part in module._modules.items() if part},
-        }
+        parts = {key: module_config(part) for key, part in module._modules.items() if part}
+        return {"type": name, "modules": parts}
     if getattr(nn, name, None) is not type(module):
         raise ValueError(
             f"{name} is not a module of torch.nn: a file cannot hold its code, so gilib cannot save it. Keep "

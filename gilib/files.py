@@ -25,9 +25,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BufferedRandom]:
     """Open a stream for writing and reading, whose content replaces a file when the block ends.
 
     The content is on the disk before it gets the file's name. After an error within the block the old file is
-    unchanged and no other file remains. A killed process may leave a hidden file, which the next replacement
-    of the same file removes. Missing folders are created. If `path` is a symbolic link, its target is
-    replaced. Permissions of the old file are kept, and its owner if the system allows it.
+    unchanged and no other remains; a killed process may leave a hidden file, which the next replacement
+    removes. Missing folders are created, a symbolic link's target is replaced, and the old file's permissions
+    are kept, and its owner if the system allows it.
     """
     target, old = _resolve(path)
     with _part(target) as part:

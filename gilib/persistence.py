@@ -31,8 +31,8 @@ class Model(NamedTuple):
     """The content of a model file, in the order in which it unpacks.
 
     Attributes:
-        network: network with its parameters.
-        likelihood: likelihood with its parameters.
+        network: the network.
+        likelihood: the likelihood of its outputs.
         normalisation: scaling of the data, or None.
         config: your notes, or None.
     """
@@ -54,9 +54,7 @@ class CheckpointError(RuntimeError):
 
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
-    """Write tensors and plain values atomically: a reader sees the old file or the new one, never a part.
-
-    The file is an archive by `torch.save`, whose comment holds a digest.
+    """Write tensors and plain values atomically, as an archive by `torch.save` whose comment holds a digest.
 
     Raises:
         OSError: if the file cannot be written, for example because the disk is full.

@@ -39,8 +39,7 @@ class ReplicaGenerators:
 
     Pass it instead of a generator (to `draw`, `estimate`, `predict`, `base_noise`) for networks with one
     replica axis. On an accelerator noise is drawn in blocks of up to 64 requests of one shape, which gives
-    other numbers than single requests. There the equivalent network alone has `replicas=(1,)` and
-    `ReplicaGenerators([seed])`. The state includes the numbers that were drawn in advance.
+    other numbers: there the equivalent network alone has `replicas=(1,)` and `ReplicaGenerators([seed])`.
 
     Args:
         seeds: R integers.
@@ -172,11 +171,7 @@ class NoiseSize(NamedTuple):
 
 
 def total_size(sizes: Iterable[NoiseSize]) -> NoiseSize:
-    """Return the sum of noise sizes.
-
-    >>> total_size([NoiseSize(3), NoiseSize(1, 2)])
-    NoiseSize(draw=4, points=2)
-    """
+    """Return the sum of noise sizes."""
     return NoiseSize(*map(sum, zip((0, 0), *sizes, strict=True)))
 
 

@@ -1,8 +1,4 @@
-"""Checks of users' arguments, made before any work starts.
-
-A function `check_...` raises an error unless its condition holds; a function `as_...` also converts the
-value.
-"""
+"""Checks of users' arguments: `check_...` raises an error if it fails; `as_...` also converts the value."""
 
 from __future__ import annotations
 
@@ -134,9 +130,7 @@ def check_unmasked(value: object, name: str) -> None:
 
 
 def from_numpy(value: object, like: Tensor | None = None) -> object:
-    """Convert a NumPy array to a tensor; return other values unchanged.
-
-    Floating-point arrays get the dtype of `like`, or torch's default.
+    """Convert NumPy arrays to tensors, floats in the dtype of `like` or torch's; return all else unchanged.
 
     >>> from_numpy(np.zeros((2, 1))).dtype, from_numpy(np.zeros(2, int)).dtype
     (torch.float32, torch.int64)
@@ -159,11 +153,7 @@ def as_tensor(value: object, name: str, like: Tensor | None = None) -> Tensor:
 
 
 def as_inputs(value: object, name: str, like: Tensor | None = None) -> Tensor:
-    """Return inputs as a tensor, like `as_tensor`; integers of NumPy arrays become floating-point numbers.
-
-    >>> as_inputs(np.zeros((2, 1), int), "x").dtype
-    torch.float32
-    """
+    """Return inputs as a tensor, like `as_tensor`; integers of NumPy arrays become floating-point numbers."""
     whole = isinstance(value, np.ndarray) and value.dtype.kind in "iub"
     found = as_tensor(value, name, like)
     return found.to(torch.get_default_dtype() if like is None else like.dtype) if whole else found
@@ -239,17 +229,13 @@ def check_points_kind(x: Tensor, like: Tensor) -> None:
 def check_own_targets(own: Sequence[int], replicas: Sequence[int], name: str = "targets") -> None:
     """Check that `own`, the axes of targets before their points, broadcast to the replica axes.
 
-    All samples share targets, and the inputs of a bound. With a sample axis each sample would be trained, or
-    scored, with another data set.
+    With an axis of samples, each sample would be trained, or scored, with another data set.
     """
     pairs = zip(reversed(own), reversed(replicas), strict=False)
     if len(own) > len(replicas) or any(size not in (1, count) for size, count in pairs):
-        wanted = (
-            f", or one for each replica, {list(replicas)}" if len(replicas) else "; there are no replicas"
-        )
+        more = f", or one for each replica, {list(replicas)}" if len(replicas) else "; there are no replicas"
         raise ValueError(
-            f"{name} have axes {list(own)} before their points: samples share them, "
-            f"give one set for all{wanted}"
+            f"{name} have axes {[*own]} before their points: samples share them, give one set for all{more}"
         )
 
 

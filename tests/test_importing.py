@@ -31,13 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 @pytest.fixture(scope="module")
 def opened():
     """Names of the modules that the declared dependencies open, and of those that gilib adds."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == "", "importing must print nothing"
     return json.loads(done.stdout)
 

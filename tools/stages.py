@@ -39,7 +39,6 @@ PUBLISHED = [  # tests that read published files, which do not ship, and skip wi
     "tests/experiments/comparisons/test_posteriors_images.py",
     "tests/training/test_bali_collapse.py",
 ]
-PAGE_BY_PAGE = ["-n", "2", "--dist", "load"]  # most of these tests are in one file
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ STAGES = {
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),
     "wheel": Stage(([*PYTEST, "tests/packaging"],)),
     "site": Stage(
-        ([*PYTEST, *PAGE_BY_PAGE, "--ignore", LINKS, "tests/site"],), needs_book=True, needs_browser=True
+        ([*PYTEST, *STEALING, "--ignore", LINKS, "tests/site"],), needs_book=True, needs_browser=True
     ),
     "data": Stage(([*PYTEST, *IN_PARALLEL, *PUBLISHED],), needs_data=True),
 }

@@ -1,9 +1,8 @@
 """Process a batch in pieces that fit into a processor's cache.
 
-A batch of a few hundred matrices takes megabytes, and so does every temporary computed from it. If the whole
-batch is processed at once, each temporary travels to main memory and back, and the allocator returns it to
-the system and requests it again, page by page. Small pieces stay in the cache, and their memory is reused.
-Accelerators process the whole batch at once.
+A batch of a few hundred matrices takes megabytes, and so does every temporary computed from it. Processed at
+once, each temporary travels to main memory and back, and its memory is requested anew, page by page. Small
+pieces stay in the cache, and reuse their memory. Accelerators process the whole batch at once.
 """
 
 from __future__ import annotations
@@ -16,12 +15,7 @@ BLOCK_BYTES = 2**20  # size of one temporary: with smaller pieces, calls cost mo
 
 
 def at_once(like: Tensor, entries: int) -> int:
-    """Return how many items of `entries` numbers, with dtype and device of `like`, one piece holds.
-
-    >>> import torch
-    >>> at_once(torch.empty(0), 2**16), at_once(torch.empty(0), 2**30)
-    (4, 1)
-    """
+    """Return how many items of `entries` numbers, with dtype and device of `like`, one piece holds."""
     if like.device.type != "cpu":
         return 2**62
     return max(1, BLOCK_BYTES // max(1, entries * like.element_size()))

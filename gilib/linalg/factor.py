@@ -1,10 +1,9 @@
 """Cholesky factors, and their inverses, of symmetric positive definite matrices.
 
-Bayesian linear regression needs the *inverse* of a Cholesky factor: with it, sampling, scoring and
-differentiating a Gaussian given by its precision are plain matrix products. LAPACK factorises a few hundred
-small matrices one after the other, at a few GFLOP/s. It is two to three times faster, at the widths of
-Bayesian neural networks, to halve the matrices until their diagonal blocks are small and to multiply batches
-of blocks in between.
+With the *inverse* of a Cholesky factor, sampling, scoring and differentiating a Gaussian given by its
+precision are plain matrix products. LAPACK factorises small matrices one after the other, at a few GFLOP/s.
+At the widths of Bayesian neural networks it is two to three times faster to halve the matrices until their
+diagonal blocks are small, and to multiply batches of blocks in between.
 """
 
 from __future__ import annotations
@@ -127,11 +126,7 @@ def cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADVICE) -> 
 
 
 def tril_logdet(factor: Tensor) -> Tensor:
-    """Return log det T = ½ log det T Tᵀ, `[...]`, of triangular T `[..., I, I]` with a positive diagonal.
-
-    >>> tril_logdet(torch.eye(3))
-    tensor(0.)
-    """
+    """Return log det T = ½ log det T Tᵀ, `[...]`, of triangular T `[..., I, I]` with a positive diagonal."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
 
@@ -159,42 +154,37 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADV
             [-0.5000,  1.0000]])
     """
     try:
-        return _in_pieces(matrix.reshape(-1, *matrix.shape[-2:]), what).reshape(matrix.shape)
+        return _in_pieces(matrix.reshape(-1, *matrix.shape[-2:])).reshape(matrix.shape)
     except FactorisationError as error:
         raise FactorisationError(what, _diagnose(matrix, advice)) from error
 
 
-def _in_pieces(batch: Tensor, what: str) -> Tensor:
+def _in_pieces(batch: Tensor) -> Tensor:
     """Return the inverse factors of a batch `[B, I, I]`, computed piece by piece."""
     step = max(MIN_MATRICES, at_once(batch, batch.shape[-2:].numel()))
     if len(batch) <= step:
-        return _inverse_cholesky(batch, what, leaf(len(batch)))
+        return _inverse_cholesky(batch, leaf(len(batch)))
     inverse = torch.empty_like(batch)
     for part in pieces(len(batch), step):
-        inverse[part] = _inverse_cholesky(batch[part], what, leaf(len(batch)))
+        inverse[part] = _inverse_cholesky(batch[part], leaf(len(batch)))
     return inverse
 
 
 def leaf(count: int) -> int:
-    """Return the size of the largest diagonal block that LAPACK factorises, for a batch of `count` matrices.
-
-    With few matrices, smaller blocks cost more in calls than they save; with many matrices they pay.
-    """
+    """Return the size of the largest diagonal block for LAPACK: small ones pay for many matrices only."""
     return next((size for most, size in LEAVES if count <= most), LEAF)
 
 
-def _inverse_cholesky(matrix: Tensor, what: str, largest: int) -> Tensor:
+def _inverse_cholesky(matrix: Tensor, largest: int) -> Tensor:
     """Recurse into halves; on an accelerator, where every block costs kernel launches, factorise at once."""
     size = matrix.shape[-1]
     if size <= largest or matrix.device.type != "cpu":
-        factor = cholesky(matrix, what)
+        factor = cholesky(matrix)
         return torch.linalg.solve_triangular(factor, identities(factor), upper=False)
     half = (size // 2 + 7) // 8 * 8
-    first = _inverse_cholesky(matrix[:, :half, :half], what, largest)
+    first = _inverse_cholesky(matrix[:, :half, :half], largest)
     below = matrix[:, half:, :half] @ first.mT
-    second = _inverse_cholesky(
-        torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1.0), what, largest
-    )
+    second = _inverse_cholesky(torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1.0), largest)
     inverse = torch.zeros_like(matrix)
     inverse[:, :half, :half] = first
     inverse[:, half:, half:] = second

@@ -1,12 +1,12 @@
 """Compute large float32 products with oneDNN on AMD processors, where torch's own library is half as fast.
 
-torch multiplies with MKL, which uses 512-bit instructions on Intel processors only. AMD processors have them
-from family 26 (Zen 5) on. There oneDNN, which torch includes for convolutions, reaches some 230 GFLOP/s a
+torch multiplies with MKL, which uses 512-bit instructions on Intel processors only. On AMD processors that
+have them (family 26, Zen 5, on) oneDNN, which torch includes for convolutions, reaches some 230 GFLOP/s a
 core instead of 110. A call costs ten microseconds more, a new shape a third of a millisecond, and rounding
 errors are up to three times as large. `torch.backends.mkldnn.enabled = False` switches oneDNN off.
 
-This file is needed with torch 2.13, whose MKL is 2024.2. Delete it, and its uses in `products`, as soon as
-the benchmarks run as fast with `--without-onednn` on such a processor.
+Delete this file, and its uses in `products`, once the benchmarks run as fast with `--without-onednn` on such
+a processor; with torch 2.13 and its MKL 2024.2 they do not.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ CPUINFO = Path("/proc/cpuinfo")
 def by_onednn(left: Tensor, right: Tensor) -> bool:
     """Return whether oneDNN should multiply one sample of `[..., I, J]` and `[..., J, K]`.
 
-    torch's operation for oneDNN has no forward derivative, no batching rule and no autocast, and cannot be
-    compiled or traced. In all these cases torch's own product is used.
+    torch's operation for oneDNN has no forward derivative, batching rule or autocast, and cannot be compiled
+    or traced: torch's own product is used there.
     """
     if not _is_large(left, right) or torch.compiler.is_compiling():
         return False
@@ -70,16 +70,12 @@ def runs_at_half_width() -> bool:
 
 
 def onednn(left: Tensor, right: Tensor) -> Tensor:
-    """Return `left` @ `right`, computed by the operation that torch's compiler uses for linear layers.
-
-    Its second argument is the transpose of `right`. Matrices that are neither row-major nor column-major are
-    copied first, because the operation is slow for them.
-    """
-    found: Tensor = torch.ops.mkldnn._linear_pointwise.default(
-        _dense(left), _dense(right.mT), None, "none", [], ""
-    )
+    """Return `left` @ `right`, computed by the operation that torch's compiler uses for linear layers."""
+    linear = torch.ops.mkldnn._linear_pointwise.default  # its second argument is transposed
+    found: Tensor = linear(_dense(left), _dense(right.mT), None, "none", [], "")
     return found
 
 
 def _dense(matrix: Tensor) -> Tensor:
+    """Copy a matrix that is neither row-major nor column-major, for which the operation is slow."""
     return matrix if matrix.is_contiguous() or matrix.mT.is_contiguous() else matrix.contiguous()

@@ -11,14 +11,10 @@ import torch
 
 
 class Operation(torch.autograd.Function):
-    """`torch.autograd.Function` with cheaper calls.
-
-    torch inspects the signature of `forward` at every call, which takes 30 microseconds. This class stores
-    the signature where `inspect` looks first.
-    """
+    """`torch.autograd.Function` with cheaper calls."""
 
     def __init_subclass__(cls) -> None:
-        """Store the signature of `forward`."""
+        """Store the signature of `forward`, which torch inspects at every call, in 30 microseconds."""
         super().__init_subclass__()
         cls.forward.__signature__ = inspect.signature(cls.forward)  # type: ignore[attr-defined]
 
@@ -44,10 +40,10 @@ def within_transform() -> bool:
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a backward pass that cannot be differentiated again, so that an attempt raises an error.
 
-    `torch.autograd.function.once_differentiable` raises its error too late: if `torch.autograd.grad` is given
-    its inputs, second derivatives silently lack the contribution of the operation. Transforms of `torch.func`
-    always request a graph and rarely use it, so there is no error inside of them. Operations replace
-    themselves by plain products there (see `is_transformed`), which have derivatives of every order.
+    `torch.autograd.function.once_differentiable` raises its error too late: second derivatives with respect
+    to given inputs silently lack the contribution of the operation. Transforms of `torch.func` always request
+    a graph and rarely use it, so nothing is raised inside of them. Operations replace themselves by plain
+    products there (see `is_transformed`).
     """
     once = torch.autograd.function.once_differentiable(backward)
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gilib.linalg.factor import cholesky
+from gilib.linalg.factor import cholesky, tril_logdet
 
 
 class SymmetricOperator(ABC):
     """A symmetric positive definite `[..., I, I]` matrix P with a known structure.
 
-    The prior over each column of a weight matrix is N(0, P⁻¹). `regression` adds P to the statistics, scores
-    weights under the prior and draws from it.
+    The prior over each column of a weight matrix is N(0, P⁻¹).
     """
 
     size: int
@@ -112,9 +111,7 @@ class KroneckerIdentity(SymmetricOperator):
 
     def dense(self) -> Tensor:
         identity = torch.eye(self.repeats, dtype=self.block.dtype, device=self.block.device)
-        blocks = (
-            identity[:, None, :, None] * self.block[..., None, :, None, :]
-        )  # [..., repeats, K, repeats, K]
+        blocks = identity[:, None, :, None] * self.block[..., None, :, None, :]  # [..., R, K, R, K]
         return blocks.reshape(*self.block.shape[:-2], self.size, self.size)
 
     def diagonal(self) -> Tensor:
@@ -122,8 +119,7 @@ class KroneckerIdentity(SymmetricOperator):
         return diagonal.repeat(*(1,) * (diagonal.dim() - 1), self.repeats)
 
     def log_det(self) -> Tensor:
-        factor = cholesky(self.block, "the block of the prior precision")
-        return 2.0 * self.repeats * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return 2.0 * self.repeats * tril_logdet(self._factor())
 
     def to(self, dtype: torch.dtype) -> KroneckerIdentity:
         return KroneckerIdentity(self.block.to(dtype), self.repeats)
@@ -134,16 +130,18 @@ class KroneckerIdentity(SymmetricOperator):
 
     def sqrt_inv_matmul(self, noise: Tensor) -> Tensor:
         """Multiply every block of `noise` `[..., I, O]` by T⁻ᵀ on the left, where B = T Tᵀ."""
-        factor = cholesky(self.block, "the block of the prior precision")
-        drawn = torch.linalg.solve_triangular(factor.mT[..., None, :, :], self._blocks(noise), upper=True)
+        root = self._factor().mT[..., None, :, :]
+        drawn = torch.linalg.solve_triangular(root, self._blocks(noise), upper=True)
         return drawn.reshape(*drawn.shape[:-3], self.size, noise.shape[-1])
 
     def whiten(self, features: Tensor) -> Tensor:
         """Multiply every block of columns of `features` `[..., M, I]` by T⁻ᵀ on the right, where B = T Tᵀ."""
-        factor = cholesky(self.block, "the block of the prior precision")
+        root = self._factor().mT[..., None, :, :]
         rows = features.unflatten(-1, (self.repeats, self.block.shape[-1]))  # [..., M, repeats, K]
-        white = torch.linalg.solve_triangular(factor.mT[..., None, :, :], rows, upper=True, left=False)
-        return white.flatten(-2)
+        return torch.linalg.solve_triangular(root, rows, upper=True, left=False).flatten(-2)
+
+    def _factor(self) -> Tensor:
+        return cholesky(self.block, "the block of the prior precision")
 
     def _blocks(self, columns: Tensor) -> Tensor:
         return columns.reshape(*columns.shape[:-2], self.repeats, self.block.shape[-1], columns.shape[-1])

@@ -28,9 +28,9 @@ def matmul(left: Tensor, right: Tensor) -> Tensor:
 def product(left: Tensor, right: Tensor) -> Tensor:
     """Return `left` @ `right`, computed as few large products; leading axes broadcast.
 
-    If one matrix on the left multiplies several samples, these are laid side by side as columns of a single
-    product. If several samples multiply one matrix on the right, they are multiplied one by one: to merge
-    them torch would copy the batch, which costs more than it saves.
+    Samples that one matrix on the left multiplies are laid side by side as columns of a single product.
+    Samples that multiply one matrix on the right are multiplied one by one: to merge them torch would copy
+    the batch, which costs more than it saves.
     """
     lead = leading(left, right)
     if left.shape[:-2].numel() == 1 < lead.numel():

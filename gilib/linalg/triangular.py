@@ -52,9 +52,8 @@ class _CholeskyAndInverse(Operation):
 
         ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    torch's own gradient solves triangular systems instead. Products by blocks also skip the zeros. Forward
-    and backward pass together are 1.2 to 1.4 times as fast as torch's (`benchmarks/operations.py`), and a
-    step of a deep Gaussian process with 200 inducing points is 1.17 times as fast.
+    torch's own gradient solves triangular systems; products by blocks skip the zeros. Forward and backward
+    pass together are 1.2 to 1.4 times as fast (`benchmarks/operations.py`).
     """
 
     @staticmethod

@@ -14,3 +14,9 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     (tmp_path / "results").mkdir()
     return tmp_path / "results"
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """The results that come with the source."""
+    monkeypatch.delenv("GILIB_RESULTS")

@@ -26,14 +26,7 @@ from experiments.runner.groups import make_groups, select_configs
 from experiments.runner.running import RunSummary, run_experiment
 from gilib.data import DataError
 from gilib.training import Paused
-
-CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def committed(monkeypatch):
-    """The committed results, which some grids need."""
-    monkeypatch.delenv("GILIB_RESULTS")
+from tests.experiments.recorded import CPU, JOB
 
 
 def grids(name):
@@ -46,7 +39,7 @@ def grids(name):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_grid_has_every_cell_once_and_groups_have_every_cell(name, committed):
+def test_a_grid_has_every_cell_once_and_groups_have_every_cell(name, kept):
     assert (found := grids(name))
     for scale, grid in found.items():
         assert len(set(grid)) == len(grid) and {config.scale for config in grid} <= {scale}
@@ -54,7 +47,7 @@ def test_a_grid_has_every_cell_once_and_groups_have_every_cell(name, committed):
         assert Counter(config for group in groups for config in group) == Counter(grid)
 
 
-def test_every_printed_number_that_a_rule_answers_is_in_the_largest_grid(committed):
+def test_every_printed_number_that_a_rule_answers_is_in_the_largest_grid(kept):
     cells, missing = {}, []
     for claim in report.claims():
         rule = RULES.get(claim.file)
@@ -64,24 +57,18 @@ def test_every_printed_number_that_a_rule_answers_is_in_the_largest_grid(committ
         if rule.experiment not in cells:
             *_, cells[rule.experiment] = grids(rule.experiment).values()
         settings.pop("outside", None)  # which set is out of the distribution depends on this machine
-        if not any(
-            all(getattr(c, key) == value for key, value in settings.items()) for c in cells[rule.experiment]
-        ):
+        wanted = settings.items()
+        if not any(all(getattr(c, key) == v for key, v in wanted) for c in cells[rule.experiment]):
             missing.append((claim.file, settings))
     assert missing == []
 
 
-SMOKE = {
-    "depth": [],
-    "dgp_toy": [],
+STRUCTURED = [f"structured_{name}" for name in ("convergence", "covariance", "chains", "runtime")]
+SMOKE = dict.fromkeys(["depth", "dgp_toy", *STRUCTURED], []) | {
     "dgp_uci": ["split=0"],
     "dgp_start": ["split=0"],
     "dgp_attempts": ["split=0", "num_inducing=10", "method=gi"],
     "structured_uci": ["task=extrapolation", "repetition=0"],
-    "structured_convergence": [],
-    "structured_covariance": [],
-    "structured_chains": [],
-    "structured_runtime": [],
 }
 
 
@@ -139,7 +126,7 @@ WILD = {
 
 @pytest.mark.parametrize("name", WILD)
 def test_a_training_that_breaks_down_is_recorded_as_such(name):
-    (record,) = EXPERIMENTS[name].run([WILD[name]], Job(CPU, None))
+    (record,) = EXPERIMENTS[name].run([WILD[name]], JOB)
     assert record["metrics"] == {} and 0 <= record["diverged_at"] <= WILD[name].steps
     assert torch.tensor(record.get("curve", [])).isfinite().all()
 
@@ -162,7 +149,7 @@ def test_a_replica_is_measured_as_it_would_be_alone(name, pair):
     """Sums of float32 in another order, hence the tolerance."""
     experiment = EXPERIMENTS[name]
     assert len(pair) == 2 and len(make_groups(experiment, pair)) == 1
-    together, (alone,) = experiment.run(pair, Job(CPU, None)), experiment.run(pair[1:], Job(CPU, None))
+    together, (alone,) = experiment.run(pair, JOB), experiment.run(pair[1:], JOB)
     assert together[1]["metrics"].keys() == alone["metrics"].keys()
     assert together[0]["metrics"] != together[1]["metrics"]
     for metric, value in alone["metrics"].items():
@@ -175,12 +162,7 @@ def test_a_replica_is_measured_as_it_would_be_alone(name, pair):
     [
         (uci_splits, "load_uci", uci_splits.check, dataclasses.replace(PAUSED["uci"], dataset="kin8nm")),
         (tasks, "load_classification", tasks.check, DefaultsConfig("telescope", BASE, 0)),
-        (
-            tasks,
-            "load_images",
-            posteriors_images.check,
-            PosteriorConfig("fashion-mnist", "map", 0, images=50),
-        ),
+        (tasks, "load_images", posteriors_images.check, PosteriorConfig("mnist", "map", 0, images=50)),
     ],
 )
 def test_missing_data_stop_everything_before_it_begins(module, load, check, config, monkeypatch):

@@ -1,7 +1,6 @@
 """Grids cover what the chapters show, and what is recorded belongs to them."""
 
 import pytest
-import torch
 
 from experiments.ober2021 import toy_hmc
 from experiments.ober2021.toy import GRID
@@ -11,15 +10,9 @@ from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 from experiments.runner.records import records_of
-from tests.experiments.ober2021.test_uci import drawn_from_the_prior
+from tests.experiments.recorded import CPU, drawn_from_the_prior
 
 RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
-
-
-@pytest.fixture
-def committed(monkeypatch):
-    """The committed results."""
-    monkeypatch.delenv("GILIB_RESULTS")
 
 
 def current(record, grid):
@@ -32,7 +25,7 @@ def current(record, grid):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_committed_records_are_those_of_the_grid(name, committed):
+def test_committed_records_are_those_of_the_grid(name, kept):
     records, kind = records_of(name), EXPERIMENTS[name].config
     assert records, "not recorded"
     for scale in {record["scale"] for record in records}:
@@ -43,7 +36,7 @@ def test_committed_records_are_those_of_the_grid(name, committed):
             assert record["id"] == record_identity(record, kind), "changed by hand"
 
 
-def test_no_committed_record_is_lost(committed):
+def test_no_committed_record_is_lost(kept):
     assert sum(len(records_of(name)) for name in EXPERIMENTS) >= RECORDED
 
 
@@ -56,6 +49,6 @@ def test_chains_are_recorded_like_trainings(tmp_path, monkeypatch):
 
     monkeypatch.setattr(toy_hmc, "hmc", sampled)
     config = HMCConfig(burn_in=20, samples=40)
-    found = toy_hmc.run(config, Job(torch.device("cpu"), tmp_path / "checkpoint"))
+    found = toy_hmc.run(config, Job(CPU, tmp_path / "checkpoint"))
     assert seen["checkpoint"] == tmp_path / "checkpoint"
     assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)

@@ -34,9 +34,8 @@ def frames(page):
 def test_without_a_script_the_start_is_drawn_and_no_slider_shown():
     page = parse(slider())
     start = frames(page)[1]
-    assert {p["data-path"]: p["d"] for p in page.find_all("path", attrs={"data-path": True})} == start[
-        "paths"
-    ]
+    paths = page.find_all("path", attrs={"data-path": True})
+    assert {path["data-path"]: path["d"] for path in paths} == start["paths"]
     assert page.find("label").has_attr("hidden")
     assert page.find("output").string == start["text"] == "2 points </script>."
 

@@ -37,31 +37,16 @@ def run(configs: list[TinyConfig], job: Job) -> list[Record]:
     """Train the seeds of a task as replicas, with a checkpoint every five steps."""
     x = torch.linspace(-1.0, 1.0, 8)[:, None]
     y = {"sine": torch.sin(3.0 * x), "cube": x**3, "line": x}[configs[0].task]
-    net = gilib.models.mlp(
-        1,
-        (3,),
-        1,
-        inducing_points=x[:4],
-        replicas=(len(configs),),
-        generator=torch.Generator().manual_seed(7),
-    )
-    history = gilib.fit(
-        net,
-        gilib.Gaussian(0.1),
-        x,
-        y,
-        steps=STEPS[configs[0].scale],
-        num_samples=2,
-        seed=[config.seed for config in configs],
-        **job.fit_options(every=5),
-    )
+    shared = {"inducing_points": x[:4], "generator": torch.Generator().manual_seed(7)}
+    net = gilib.models.mlp(1, (3,), 1, replicas=(len(configs),), **shared)
+    settings = {"steps": STEPS[configs[0].scale], "num_samples": 2, **job.fit_options(every=5)}
+    seeds = [config.seed for config in configs]
+    history = gilib.fit(net, gilib.Gaussian(0.1), x, y, seed=seeds, **settings)
     weights = [parameter.detach().sum().item() for parameter in net.parameters()]
     curves = history.elbo.T.tolist()
     about = {"name": configs[0].task, "resumed_at": history.resumed_at}
-    return [
-        {"data": about, "metrics": {"elbo": curve[-1], "weights": weights}, "curve": curve}
-        for curve in curves
-    ]
+    metrics = ({"elbo": curve[-1], "weights": weights} for curve in curves)
+    return [{"data": about, "metrics": own, "curve": c} for own, c in zip(metrics, curves, strict=True)]
 
 
 def run_and_lose_a_process(configs: list[TinyConfig], job: Job) -> list[Record]:

@@ -21,22 +21,30 @@ def kronecker(generator, lead=()):
 KINDS = pytest.mark.parametrize("make", [scaled, kronecker])
 
 
-@pytest.mark.parametrize("lead", LEADS)
-def test_dense_scaled_identity(lead, generator):
-    scale = positive(generator, *lead)
-    dense = ScaledIdentity(scale, 4).dense()
-    torch.testing.assert_close(dense, scale[..., None, None] * torch.eye(4))
+def own(operator):
+    """The tensor that it is made of."""
+    return operator.scale if isinstance(operator, ScaledIdentity) else operator.block
 
 
-@pytest.mark.parametrize("repeats", [1, 2, 5])
-def test_dense_kronecker_identity(repeats, generator):
-    block = positive_definite(generator, 3, 2, 4, 4)
-    operator = KroneckerIdentity(block, repeats)
-    assert operator.size == 4 * repeats
-    for s in range(3):
-        for r in range(2):
-            expected = torch.kron(torch.eye(repeats), block[s, r])
-            torch.testing.assert_close(operator.dense()[s, r], expected)
+def of(make, tensor):
+    return ScaledIdentity(tensor, 6) if make is scaled else KroneckerIdentity(tensor, 2)
+
+
+def methods(operator, columns):
+    """What they give for columns `[..., 6, O]`."""
+    found = operator.dense(), operator.diagonal(), operator.log_det(), operator.quadratic(columns)
+    return *found, operator.sqrt_inv_matmul(columns), operator.whiten(columns.mT)
+
+
+def test_dense_matrices(generator):
+    scale, block = positive(generator, 3, 2), positive_definite(generator, 3, 2, 4, 4)
+    torch.testing.assert_close(ScaledIdentity(scale, 4).dense(), scale[..., None, None] * torch.eye(4))
+    assert torch.equal(ScaledIdentity(scale[0, 0], 4).dense(), scale[0, 0] * torch.eye(4))
+    for repeats in (1, 2, 5):
+        operator = KroneckerIdentity(block, repeats)
+        assert operator.size == 4 * repeats
+        expected = [torch.kron(torch.eye(repeats), own) for own in block.flatten(0, 1)]
+        torch.testing.assert_close(operator.dense().flatten(0, 1), torch.stack(expected))
 
 
 @KINDS
@@ -85,9 +93,7 @@ def test_an_operator_without_leading_axes_serves_weights_with_them(make, generat
     torch.testing.assert_close(operator.quadratic(weights), expected)
     coloured = operator.sqrt_inv_matmul(weights)
     assert coloured.shape == weights.shape
-    torch.testing.assert_close(
-        operator.quadratic(coloured), weights.square().sum((-2, -1))
-    )  # colour undoes the square root
+    torch.testing.assert_close(operator.quadratic(coloured), weights.square().sum((-2, -1)))
     assert operator.add_to(normal(generator, 4, 2, 3, 6, 6)).shape == (4, 2, 3, 6, 6)
 
 
@@ -96,50 +102,26 @@ def test_to_another_dtype(make, generator):
     operator = make(generator, (2,))
     single = operator.to(torch.float32)
     assert type(single) is type(operator)
-    for tensor in (
-        single.dense(),
-        single.diagonal(),
-        single.log_det(),
-        single.sqrt_inv_matmul(torch.ones(2, 6, 1).float()),
-    ):
-        assert tensor.dtype == torch.float32
+    assert {part.dtype for part in methods(single, torch.ones(2, 6, 1).float())} == {torch.float32}
     torch.testing.assert_close(single.dense().double(), operator.dense(), rtol=1e-6, atol=1e-6)
     assert operator.dense().dtype == torch.float64
 
 
 @KINDS
 def test_gradients(make, generator):
-    operator = make(generator, (2,))
-    parameter = (operator.scale if make is scaled else operator.block).requires_grad_()
-    noise = normal(generator, 2, 6, 3)
+    parameter, noise = own(make(generator, (2,))).requires_grad_(), normal(generator, 2, 6, 3)
 
-    def methods(p):
-        symmetric = p if make is scaled else 0.5 * (p + p.mT)
-        op = ScaledIdentity(symmetric, 6) if make is scaled else KroneckerIdentity(symmetric, 2)
-        pulled = op.whiten(noise.mT)
-        return op.log_det(), op.quadratic(noise), op.sqrt_inv_matmul(noise), pulled, op.diagonal(), op.dense()
+    def results(p):
+        return methods(of(make, p if make is scaled else 0.5 * (p + p.mT)), noise)
 
-    assert torch.autograd.gradcheck(methods, parameter)
+    assert torch.autograd.gradcheck(results, parameter)
 
 
 @KINDS
 def test_vmap_equals_batch(make, generator):
-    operator, weights = make(generator, (3,)), normal(generator, 3, 6, 4)
-    parameter = operator.scale if make is scaled else operator.block
-
-    def methods(p, w):
-        op = ScaledIdentity(p, 6) if make is scaled else KroneckerIdentity(p, 2)
-        return (
-            op.dense(),
-            op.diagonal(),
-            op.log_det(),
-            op.quadratic(w),
-            op.sqrt_inv_matmul(w),
-            op.whiten(w.mT),
-        )
-
-    batched = torch.func.vmap(methods)(parameter, weights)
-    for one, other in zip(batched, methods(parameter, weights), strict=True):
+    parameter, weights = own(make(generator, (3,))), normal(generator, 3, 6, 4)
+    batched = torch.func.vmap(lambda p, w: methods(of(make, p), w))(parameter, weights)
+    for one, other in zip(batched, methods(of(make, parameter), weights), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -147,5 +129,3 @@ def test_an_indefinite_block_is_named():
     operator = KroneckerIdentity(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), 2)
     with pytest.raises(FactorisationError, match="the block of the prior precision"):
         operator.log_det()
-    with pytest.raises(FactorisationError, match="the block of the prior precision"):
-        operator.sqrt_inv_matmul(torch.ones(4, 1))

@@ -90,19 +90,14 @@ def test_any_few_bytes_are_refused(content, tmp_path_factory):
         gilib.load(path)
 
 
-def without_digest(path):
-    """As version 0.2.0 wrote it."""
-    content = torch.load(path, weights_only=True)
-    torch.save(content, path)
-
-
 @pytest.mark.parametrize("age", ["this version", "0.2.0"])
 def test_no_flipped_bit_loads_other_numbers(age, tmp_path):
     """A bit of every third byte of a small file, and those that say that an entry is a folder."""
     path = tmp_path / "model.pt"
     gilib.save(path, gilib.models.mlp(1, (2,), 1, posterior=gilib.Factorised()), gilib.Gaussian(0.1))
-    if age == "0.2.0":
-        without_digest(path)
+    if age == "0.2.0":  # which wrote no digest
+        torch.save(torch.load(path, weights_only=True), path)
+        assert gilib.load(path).network.input_shape == (1,)
     content = path.read_bytes()
     bits = [8 * k + k % 8 for k in range(0, len(content), 3)]
     folders = [8 * (entry.start() + 38) + 4 for entry in re.finditer(rb"PK\x01\x02", content)]
@@ -116,15 +111,6 @@ def test_a_saved_file_is_an_archive_that_others_can_read(tmp_path):
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None and archive.comment.startswith(b"gilib sha256 ")
     assert torch.load(path, weights_only=True)["format"] == persistence.MODEL_FORMAT
-
-
-def test_a_file_of_version_0_2_0_loads(tmp_path):
-    path = tmp_path / "model.pt"
-    saved(path)
-    wanted = gilib.load(path).network.state_dict()
-    without_digest(path)
-    found = gilib.load(path).network.state_dict()
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
 
 
 def test_save_writes_through_a_link(tmp_path):

@@ -35,10 +35,8 @@ def test_training_moves_every_parameter_and_raises_the_bound(trained):
 
 def test_replicas_end_where_networks_of_their_own_do():
     seeds = [3, 5]
-    together, noises = (
-        network((R,), generator=gilib.randomness.ReplicaGenerators(seeds)),
-        LaplaceNoise(replicas=(R,)),
-    )
+    generator, noises = gilib.randomness.ReplicaGenerators(seeds), LaplaceNoise(replicas=(R,))
+    together = network((R,), generator=generator)
     history = train(together, noises, steps=10, seed=seeds)
     for r, seed in enumerate(seeds):
         alone, noise = network(seed=seed), LaplaceNoise()
@@ -51,11 +49,8 @@ def test_a_file_gives_the_same_network_back(trained, tmp_path):
     normalisation = gilib.data.Normalisation.fit(X, Y)
     gilib.save(tmp_path / "model.pt", net, likelihood, normalisation=normalisation)
     again, noise, scaling, _ = gilib.load(tmp_path / "model.pt")
-    assert (
-        again.config() == net.config()
-        and type(noise) is LaplaceNoise
-        and noise.config() == likelihood.config()
-    )
+    assert again.config() == net.config() and noise.config() == likelihood.config()
+    assert type(noise) is LaplaceNoise
     names = str(net.config())
     for kind in (Warp, OneWidth, LogNormalScale):
         assert f"'tests.support.own_parts:{kind.__name__}'" in names
@@ -110,12 +105,9 @@ def test_prices_are_log_p_minus_log_q():
 def test_the_parts_take_public_names_only():
     tree = ast.parse(Path(own_parts.__file__).read_text())
     rooms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
     names = [name.name for room in rooms for name in room.names]
-    names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    names += [one.attr for one in attributes]
     assert [name for name in names if name.startswith("_") and name != "__init__"] == []
-    used = [
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gilib"
-    ]
+    used = [one.attr for one in attributes if isinstance(one.value, ast.Name) and one.value.id == "gilib"]
     assert used and set(used) <= set(gilib.__all__)

@@ -84,6 +84,10 @@ def train(**settings):
     return gilib.recommended("network", steps=2, num_inducing=5).train(X, Y, **settings)
 
 
+def fit(**settings):
+    return gilib.fit(net(), gilib.Gaussian(), X, Y, steps=1, **settings)
+
+
 def elbo(**settings):
     return gilib.elbo(draw(), gilib.Gaussian(0.1), X, Y, num_data=12, **settings)
 
@@ -106,20 +110,13 @@ KINDS = [
     (gilib.load, "path", (3, None)),
     (lambda x: gilib.record(draw(), x), "x", (3, [1.0])),
     (elbo, "per_point", ("no",)),
-    (
-        lambda progress: gilib.fit(net(), gilib.Gaussian(), X, Y, steps=1, progress=progress),
-        "progress",
-        ("no",),
-    ),
+    (fit, "progress", ("no",)),
 ]
 
 
 def cases(table, error):
-    return [
-        pytest.param(call, name, bad, error, id=f"{name}={bad!r:.20}")
-        for call, name, bads in table
-        for bad in bads
-    ]
+    every = [(call, name, bad) for call, name, bads in table for bad in bads]
+    return [pytest.param(*case, error, id=f"{case[1]}={case[2]!r:.20}") for case in every]
 
 
 @pytest.mark.parametrize(

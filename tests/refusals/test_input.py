@@ -65,13 +65,11 @@ POINTS = {
 }
 SETTINGS = {
     "unknown precision": (lambda: gilib.GlobalInducing(precision="diag"), "unknown precision 'diag': choose"),
-    "unknown scale": (lambda: gilib.ScalePrior(parameterisation="ours"), "unknown parameterisation 'ours'"),
     "two posteriors of four": (lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]), "one for each of the 4"),
 }
 KINDS = {
     "posterior class": (lambda: mlp(posterior=gilib.GlobalInducing), r"instance: write GlobalInducing\(\)"),
     "prior class": (lambda: mlp(prior=gilib.NealPrior), r"prior must be an instance: write NealPrior\(\)"),
-    "layer with classes": (lambda: gilib.Linear(2, 1, gilib.Factorised), r"write Factorised\(\) in place of"),
     "posterior by name": (lambda: mlp(posterior="gi"), "posterior must be a Posterior, got str"),
     "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
@@ -141,8 +139,6 @@ PREDICTING = {
     "x float32": (lambda: predict(X.float()), "x has dtype torch.float32 but the network has torch.float64"),
     "x elsewhere": (lambda: predict(X.to("meta")), "x is on meta but the network is on cpu"),
     "normalised x too wide": (lambda: predict(normals(6, 3), normalisation=SHARED), "x must have 2 columns"),
-    "samples": (lambda: predict(X, GAUSSIAN, 0), "num_samples must be an integer of at least 1, got 0"),
-    "batch": (lambda: predict(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
     "quantile": (lambda: predict().quantile(2.0), "a quantile needs a probability between 0 and 1, got 2.0"),
     "targets": (lambda: predict().log_prob(Y[:, :1]), r"targets must have shape \[6, 2\] .*got \[6, 1\]"),
     "labels": (lambda: predict(X, CATEGORICAL).log_prob(LABELS[:4]), r"labels must have shape \[6\], got"),

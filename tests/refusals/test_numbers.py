@@ -89,10 +89,8 @@ def test_images_in_classes_of_one_and_as_targets():
         gilib.fit(net, gilib.Categorical(), X, labels, steps=1, progress=False)
     images = normals(6, 2, 7, 5)
     net = gilib.Network(images[:4], [gilib.Conv2d(2, 3, 3)], input_shape=(2, 7, 5))
-    for likelihood, targets in (
-        (gilib.Gaussian(0.1), normals(6, 3, 7, 5)),
-        (gilib.Categorical(), labels[:6]),
-    ):
+    cases = (gilib.Gaussian(0.1), normals(6, 3, 7, 5)), (gilib.Categorical(), labels[:6])
+    for likelihood, targets in cases:
         with pytest.raises(ValueError, match=r"at one point the network gives \[3, 7, 5\]: end it with"):
             gilib.fit(net, likelihood, images, targets, steps=1, progress=False)
 
@@ -103,13 +101,6 @@ def test_a_weight_of_the_divergence_that_is_none(weight):
     draw = net.draw(2)
     with pytest.raises(ValueError, match=f"kl_weight must be a finite number of at least 0, got {weight}"):
         gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=len(X), kl_weight=weight)
+    settings = {"steps": 3, "kl_weight": lambda s: weight if s == 2 else 1.0, "progress": False}
     with pytest.raises(ValueError, match=f"numbers of at least 0, got {weight} at step 2"):
-        gilib.fit(
-            net,
-            gilib.Gaussian(0.1),
-            X,
-            Y,
-            steps=3,
-            kl_weight=lambda s: weight if s == 2 else 1.0,
-            progress=False,
-        )
+        gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings)

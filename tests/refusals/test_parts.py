@@ -57,10 +57,6 @@ TYPE_ERRORS = {
     "no points": (lambda: models.structured_gp(3, 1, inducing_points=None), "inducing_points must be a"),
     "a weight in place of a schedule": (lambda: fit(kl_weight=0.5), "kl_weight must be a function of the"),
     "a class of callbacks": (lambda: fit(callbacks=[gilib.training.Plateau]), r"a callback must be an"),
-    "a dictionary of scales": (
-        lambda: gilib.save("no.pt", mlp(), gilib.Gaussian(), normalisation={"x_mean": 0.0}),
-        "normalisation must be a Normalisation, got dict",
-    ),
     "layers and points in another order": (
         lambda: gilib.Network([gilib.Linear(3, 1, gilib.Factorised())], X),
         "inducing_points must be a torch.Tensor, got list",
@@ -72,10 +68,6 @@ TYPE_ERRORS = {
     "a table of numpy": (
         lambda: gilib.data.Dataset("own", np.ones((9, 1)), np.ones((9, 1))),
         r"x must be a torch.Tensor, got ndarray: hand over torch.from_numpy\(...\) of it",
-    ),
-    "an ensemble in a file": (
-        lambda: gilib.save("no.pt", gilib.Ensemble(mlp(replicas=(2,))), gilib.Gaussian()),
-        "net must be a Network, got Ensemble",
     ),
     "labels that are no integers": (
         lambda: predicted(gilib.Categorical(), 2).log_prob(LABELS.double()),

@@ -19,9 +19,8 @@ def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
     assert likelihood.noise_variance.item() == pytest.approx(0.25, rel=1e-12)
     assert net.draw(np.int64(3))(X).shape == (3, 6, 2)
     settings = {"steps": np.int64(2), "batch_size": np.int64(4), "num_samples": np.int64(3)}
-    assert gilib.fit(
-        net, likelihood, X, Y, rule=gilib.Adam(np.float32(0.01)), **settings, progress=False
-    ).elbo.shape == (2,)
+    settings |= {"rule": gilib.Adam(np.float32(0.01)), "progress": False}
+    assert gilib.fit(net, likelihood, X, Y, **settings).elbo.shape == (2,)
     assert gilib.predict(net, likelihood, X, np.int64(3), batch_size=np.int64(4)).mean.shape == (6, 2)
     gilib.save(tmp_path / "model.pt", net, likelihood)
     assert gilib.load(tmp_path / "model.pt")[0].config() == net.config()
@@ -37,15 +36,13 @@ def test_seeds_in_an_array_are_those_in_a_list():
         bounds(np.array([4.0, 5.5]))
 
 
+NUMBERS = {"betas": (np.float64(0.9), np.float64(0.99)), "eps": np.float64(1e-8)}
+
+
 @pytest.mark.parametrize(
     "settings",
     [
-        {"batch_size": np.int64(4)},
-        {
-            "rule": gilib.Adam(
-                np.float64(0.01), betas=(np.float64(0.9), np.float64(0.99)), eps=np.float64(1e-8)
-            )
-        },
+        {"batch_size": np.int64(4), "rule": gilib.Adam(np.float64(0.01), **NUMBERS)},
         {"rule": gilib.Adam(0.01, schedule=gilib.training.LinearDecay())},
     ],
 )

@@ -62,7 +62,7 @@
   clipped() {
     const problems = [];
     for (const box of document.querySelectorAll(".bd-article *")) {
-      if (box.scrollWidth <= box.clientWidth + 1 || !box.checkVisibility() || box.closest("mjx-container, svg")) continue;
+      if (box.closest("mjx-container, svg") || !box.checkVisibility() || box.scrollWidth <= box.clientWidth + 1) continue;
       const formula = box.matches("span.math") && box.querySelector("mjx-container"); // with hidden MathML, which counts
       if (formula && formula.getBoundingClientRect().right < box.getBoundingClientRect().right + 1) continue;
       const style = getComputedStyle(box), name = `${box.tagName}.${box.className} (${box.textContent.trim().slice(0, 40)})`;

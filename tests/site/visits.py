@@ -35,6 +35,8 @@ class Visit:
 
     def theme(self, name: str) -> None:
         """By day ("light") or by night ("dark"): what the reader's system says, and the page follows."""
+        if self.page.evaluate("document.documentElement.dataset.theme") == name:
+            return
         try:
             self._say(name, PATIENCE / 10)
         except TimeoutError:  # the browser has swallowed the change, as it does once in thousands
@@ -50,6 +52,8 @@ class Visit:
 
     def resize(self, width: int) -> None:
         """Another width of the window; sizes have settled when this returns."""
+        if self.page.viewport_size["width"] == width:
+            return
         self.page.set_viewport_size({"width": width, "height": 900})
         self.page.evaluate(DRAWN)
 

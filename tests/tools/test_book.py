@@ -32,13 +32,9 @@ def build(folder: Path) -> str:
     (folder / "book" / "fails.md").write_text(FAILS)
     (folder / "book" / "works.md").write_text(FAILS.replace("raise", "#"))
     (folder / "index.md").write_text("# A book\n\n```{toctree}\nbook/fails\nbook/works\n```\n")
-    settings = {
-        "extensions": ["myst_nb", "book_pages"],
-        "html_theme": "sphinx_book_theme",
-        "nb_execution_mode": "cache",
-        "nb_execution_show_tb": True,
-        "nb_execution_cache_path": str(folder / "cache"),
-    }
+    settings = {"extensions": ["myst_nb", "book_pages"], "html_theme": "sphinx_book_theme"}
+    settings |= {"nb_execution_mode": "cache", "nb_execution_show_tb": True}
+    settings |= {"nb_execution_cache_path": str(folder / "cache")}
     warnings = io.StringIO()
     site, read = folder / "_build" / "html", folder / "_build" / ".doctrees"
     Sphinx(folder, None, site, read, "html", settings, status=None, warning=warnings).build()

@@ -10,6 +10,7 @@ import pytest
 import browser
 import stages
 
+INSTALLS = ["apt-get -qq update", "apt-get -qq install -y --no-install-recommends chromium"]
 NONE = "The site tests read the built book in a browser, and none was found: "
 
 
@@ -60,11 +61,7 @@ def test_site_stage_fails_without_a_browser_and_starts_no_program(
     [
         (True, 0, ["make test"]),
         (False, 1000, ["make test"]),
-        (
-            False,
-            0,
-            ["apt-get -qq update", "apt-get -qq install -y --no-install-recommends chromium", "make test"],
-        ),
+        (False, 0, [*INSTALLS, "make test"]),
     ],
 )
 def test_ci_installs_a_browser_first(

@@ -14,15 +14,9 @@ import gilib
 def analyse(*sections: nodes.section) -> code_links.Analyser:
     document = new_document("/book/page.md")
     document += sections
-    reader = code_links.Analyser(
-        document,
-        source_dir="/book",
-        global_preface=[],
-        custom_blocks={},
-        concat_default=True,
-        default_highlight_lang="none",
-        warn_default_parse_fail=False,
-    )
+    settings = {"source_dir": "/book", "global_preface": [], "custom_blocks": {}, "concat_default": True}
+    settings |= {"default_highlight_lang": "none", "warn_default_parse_fail": False}
+    reader = code_links.Analyser(document, **settings)
     document.walkabout(reader)
     return reader
 

@@ -27,30 +27,14 @@ def test_a_letter_alone_is_no_list() -> None:
 
 
 def test_indented_equations_become_line_blocks() -> None:
-    lines = [
-        "Gamma.",
-        "",
-        "    s = |z|,    E normal     (Eq. 4)",
-        "    t = s",
-        "",
-        "More |z|.",
-        "",
-        "Args:",
-        "    z: `[S]` of |z|.",
-    ]
-    assert docstrings.tidy(lines) == [
-        "Gamma.",
-        "",
-        ".. rst-class:: formula",
-        "",
+    equations = ["    s = |z|,    E normal     (Eq. 4)", "    t = s"]
+    lines = ["Gamma.", "", *equations, "", "More |z|.", "", "Args:", "    z: `[S]` of |z|."]
+    block = [
         "   | :math:`\\displaystyle s = |z|`,\u2003:math:`\\displaystyle E` normal\u2003(Eq. 4)",
         "   | :math:`\\displaystyle t = s`",
-        "",
-        r"More \|z\|.",
-        "",
-        "Args:",
-        r"    z: `[S]` of \|z\|.",
     ]
+    after = [r"More \|z\|.", "", "Args:", r"    z: `[S]` of \|z\|."]
+    assert docstrings.tidy(lines) == ["Gamma.", "", ".. rst-class:: formula", "", *block, "", *after]
 
 
 def test_directives_stay_as_they_are() -> None:

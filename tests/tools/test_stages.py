@@ -46,10 +46,8 @@ def test_what_takes_one_process_runs_beside_the_book(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Lint ends only once the book has begun to wait for it; what it prints stands by itself."""
-    there, meet = (
-        tmp_path / "there",
-        "import pathlib, time\nwhile not pathlib.Path(r'{0}').exists(): time.sleep(0.01)",
-    )
+    there = tmp_path / "there"
+    meet = "import pathlib, time\nwhile not pathlib.Path(r'{0}').exists(): time.sleep(0.01)"
     touch = f"import pathlib; pathlib.Path(r'{there}').touch(); print('linted')"
     table = {
         "lint": stages.Stage(([sys.executable, "-c", touch],)),

@@ -30,11 +30,8 @@ def test_scripts_get_values_through_the_environment_and_no_credentials(job):
 def test_what_is_published_was_tested():
     jobs = dict(FLOWS["publish.yml"]["jobs"])
     assert jobs.pop("test")["uses"] == "./.github/workflows/test.yml"
-    assert {name: job["needs"] for name, job in jobs.items()} == {
-        "site": "test",
-        "deploy": "site",
-        "wheel": "test",
-    }
+    needs = {"site": "test", "deploy": "site", "wheel": "test"}
+    assert {name: job["needs"] for name, job in jobs.items()} == needs
 
 
 def test_rights_are_given_to_single_jobs():

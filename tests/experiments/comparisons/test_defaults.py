@@ -9,8 +9,8 @@ import gilib
 from experiments import load_records
 from experiments.comparisons import defaults, defaults_run, tasks
 from experiments.comparisons.defaults import BASE, STUDIED, VARIANTS, DefaultsConfig
-from experiments.runner.experiment import Job
 from experiments.runner.running import run_experiment
+from tests.experiments.recorded import JOB
 
 
 def record(variant, dataset, split, elbo, **rest):
@@ -80,5 +80,5 @@ def test_what_breaks_down_is_recorded_as_diverged(monkeypatch):
     wild = defaults.Variant("learning rate", "1e12", {"lr": 1e12})
     monkeypatch.setitem(VARIANTS, "wild", wild)
     config = DefaultsConfig("yacht", "wild", 0, steps=30, test_samples=5)
-    found = defaults_run.run(config, Job(torch.device("cpu"), None))
+    found = defaults_run.run(config, JOB)
     assert found["metrics"] == {} and found["diverged_at"] == 30 and found["why"]

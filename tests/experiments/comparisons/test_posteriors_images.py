@@ -12,11 +12,10 @@ from experiments.comparisons import posteriors, posteriors_images, posteriors_ru
 from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
 from experiments.images import load_images
-from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
-from experiments.runner.writing import append
 from gilib.data import DataError
 from gilib.metrics import auroc, entropy
+from tests.experiments.recorded import recorded
 
 
 @pytest.fixture
@@ -33,11 +32,7 @@ def images():
 def searched():
     """A search in which the last setting of every method, and the last prior, is the best."""
     for k, trial in enumerate(posteriors_images.search("smoke")):
-        settings = dataclasses.asdict(trial)
-        head = {"id": identity("posteriors_images_search", trial), "experiment": "posteriors_images_search"}
-        head["scale"] = settings.pop("scale")
-        metrics = {"log_likelihood": float(k)}
-        append("posteriors_images_search", [head | {"config": settings, "metrics": metrics}])
+        recorded("posteriors_images_search", trial, log_likelihood=float(k))
 
 
 @pytest.mark.usefixtures("images")

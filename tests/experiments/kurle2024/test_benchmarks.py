@@ -18,9 +18,9 @@ from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from gilib.data import Dataset, load_uci
 from gilib.training import Bali, Checkpoint, Paused
+from tests.experiments.recorded import CPU, JOB
 from tests.support import D
 
-CPU = torch.device("cpu")
 NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
 
 
@@ -103,25 +103,22 @@ SEARCHED += [("regressions", ("yacht", "energy"), method) for method in settings
 
 
 @pytest.mark.parametrize(("kind", "sets", "method"), SEARCHED)
-def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, monkeypatch):
+def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, kept):
     """By the mean log-likelihood of validation points, among those recorded on all sets of the kind."""
-    monkeypatch.delenv("GILIB_RESULTS")
     names = ("lr", "prior_variance", "update_rate", "dropout")
     found = {}
     for record in select("bali_settings", method=method):
         if (own := record["config"])["dataset"] in sets:
             setting = tuple(own[name] for name in names)
             found.setdefault(setting, []).append(record["metrics"]["log_likelihood"])
-    best = max(
-        (setting for setting in found if len(found[setting]) == len(sets)), key=lambda k: sum(found[k])
-    )
+    whole = {setting: sum(scores) for setting, scores in found.items() if len(scores) == len(sets)}
+    best = max(whole, key=whole.get)
     frozen = dataclasses.asdict(config(**{"method": method} | settings.FROZEN[kind][method]))
     assert best == tuple(frozen[name] for name in names)
 
 
-def test_bali_has_the_best_of_the_recorded_search_on_regressions(monkeypatch):
+def test_bali_has_the_best_of_the_recorded_search_on_regressions(kept):
     """Of our prior, by the mean over yacht and energy."""
-    monkeypatch.delenv("GILIB_RESULTS")
     known = search.scores("reduced", ("yacht", "energy"))
     means = {k: statistics.mean(map(statistics.mean, own.values())) for k, own in known.items()}
     best = max((k for k in means if k.prior == "absolute"), key=means.__getitem__)
@@ -181,5 +178,5 @@ def test_the_prior_has_the_given_variance_and_the_split_is_the_seed(monkeypatch)
     assert first.prior == gilib.NealPrior(math.sqrt(10.0))
     seeds = []
     monkeypatch.setattr(gilib, "fit", lambda *args, seed, **rest: seeds.append(seed))
-    training.train(given, task, net, likelihood, Job(CPU, None))
+    training.train(given, task, net, likelihood, JOB)
     assert seeds == [3]

@@ -10,23 +10,23 @@ import gilib
 from experiments import RecordError, load_records
 from experiments.common import uci_splits
 from experiments.kurle2024 import search
-from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
-from experiments.runner.writing import append
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
+from tests.experiments.recorded import CPU, recorded
 from tests.support import assert_equal
 
-CPU = torch.device("cpu")
+
+def built():
+    """A network for each of two settings, on a split each."""
+    pair = [search.BaliSettings("absolute", v0, 0.3, 0.2) for v0 in (1.0, 4.0)]
+    configs = [search.BaliSearchConfig("yacht", k, own) for k, own in enumerate(pair)]
+    data = uci_splits.load_validation("yacht", [0, 1], CPU)
+    return data, *search.build(configs, data)
 
 
 def record(trial, score):
-    """Record a trial; without a score it diverged."""
-    config = dataclasses.asdict(trial)
-    head = {"id": identity("bali_search", trial), "experiment": "bali_search"}
-    head |= {"scale": config.pop("scale"), "config": config}
-    metrics = {} if score is None else {"validation_log_likelihood": score}
-    append("bali_search", [head | {"metrics": metrics, "diverged_at": None if metrics else 3}])
+    recorded("bali_search", trial, validation_log_likelihood=score)
 
 
 def test_validation_data_are_training_rows_and_test_rows_are_not_read():
@@ -58,7 +58,7 @@ def test_one_default_serves_all_choosing_sets(monkeypatch):
         record(trial, score)
     with pytest.raises(RecordError, match="first run `python -m experiments run bali_search --scale smoke"):
         search.chosen("smoke")
-    record(trials[3], None)
+    recorded("bali_search", trials[3])
     assert search.chosen("smoke").setting == trials[2].settings
     choice = search.chosen("smoke", "absolute")
     assert choice.setting == trials[1].settings and choice.losses == {"yacht": 0.0}
@@ -77,10 +77,7 @@ def test_smoke_search_beats_predicting_the_mean():
 
 
 def test_scores_are_in_the_units_of_the_data():
-    settings = [search.BaliSettings("absolute", v0, 0.3, 0.2) for v0 in (1.0, 4.0)]
-    configs = [search.BaliSearchConfig("yacht", k, own) for k, own in enumerate(settings)]
-    data = uci_splits.load_validation("yacht", [0, 1], CPU)
-    net, likelihood = search.build(configs, data)
+    data, net, likelihood = built()
     found = search.measure(net, likelihood, data, 3, [0, 1])
     source = ReplicaGenerators([4000, 4001])
     standard = gilib.predict(net, likelihood, data.test_x, 3, generator=source).log_prob(data.test_y).mean(-1)
@@ -90,9 +87,7 @@ def test_scores_are_in_the_units_of_the_data():
 
 
 def test_v0_is_a_variance():
-    settings = [search.BaliSettings("absolute", v0, 0.3, 0.2) for v0 in (1.0, 4.0)]
-    configs = [search.BaliSearchConfig("yacht", k, own) for k, own in enumerate(settings)]
-    net, _ = search.build(configs, uci_splits.load_validation("yacht", [0, 1], CPU))
+    _, net, _ = built()
     first = next(layer for layer in net.layers if layer.has_weights)
     operator, _ = first.hyperparameters.draw(torch.zeros(1, 2, first.hyperparameters.noise_size))
     assert_equal(operator.scale.flatten(), torch.tensor([7.0, 7.0 / 4.0]), 1e-6)  # I / v0

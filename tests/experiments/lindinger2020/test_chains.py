@@ -8,7 +8,7 @@ import torch
 import gilib
 from experiments.lindinger2020 import chains, tasks
 from experiments.lindinger2020.chains import ChainsConfig
-from experiments.runner.experiment import Job
+from tests.experiments.recorded import JOB
 from tests.support import D, assert_equal, normals
 
 NOISE = 0.3
@@ -18,7 +18,7 @@ NOISE = 0.3
 def problem():
     task = tasks.load("boston", "interpolation", 0)
     config = ChainsConfig("boston", chains=2, num_inducing=7, training=5)
-    sparse, _ = chains.trained(config, task, Job(torch.device("cpu"), None))
+    sparse, _ = chains.trained(config, task, JOB)
     return task, sparse, chains.at_hyperparameters(sparse, config, task)
 
 

@@ -37,15 +37,9 @@ def test_records_of_other_points_are_refused(other):
 def test_pairs_are_of_one_repetition_and_scale():
     broken = {"metrics": {}, "diverged_at": 3}
     ours = [record(2, [2.0]), record(0, [0.0]), record(1, [1.0]), record(3, [3.0]), record(4, [4.0])]
-    theirs = [
-        record(0, [9.0]),
-        record(0, [5.0]),  # the later one counts
-        record(2, [7.0]),
-        record(3, [0.0]) | broken,
-        record(4, [0.0], scale="paper"),
-    ]
+    theirs = [record(0, [9.0]), record(0, [5.0]), record(2, [7.0])]  # the later one counts
+    theirs += [record(3, [0.0]) | broken, record(4, [0.0], scale="paper"), record(1, [1.0])]
     ours[2] |= broken
-    theirs.append(record(1, [1.0]))
     found = comparing.pairs(ours, theirs)
     assert [a["config"]["repetition"] for a, _ in found] == [0, 2]
     assert [b["test_points"]["log_likelihood"] for _, b in found] == [[5.0], [7.0]]

@@ -7,17 +7,13 @@ import torch
 
 from experiments.lindinger2020 import convergence, networks, tasks
 from experiments.lindinger2020.convergence import ConvergenceConfig
-from experiments.runner.experiment import Job
 from gilib.structured import FullyCoupled, StructuredGP
-
-CPU = torch.device("cpu")
+from tests.experiments.recorded import JOB
 
 
 def test_pairs_differ_in_the_estimator_and_at_paper_scale_in_steps():
-    for scale, steps in {
-        "reduced": {(True, 150), (False, 150)},
-        "paper": {(True, 750), (False, 1500)},
-    }.items():
+    known = {"reduced": {(True, 150), (False, 150)}, "paper": {(True, 750), (False, 1500)}}
+    for scale, steps in known.items():
         grid = list(convergence.grid(scale))
         assert len(grid) == 6 and {(c.marginalise, c.steps) for c in grid} == steps
         same = {dataclasses.replace(c, marginalise=True, steps=1) for c in grid}
@@ -36,7 +32,7 @@ def test_all_points_at_every_step_and_the_curve_is_theirs(marginalise, monkeypat
 
     monkeypatch.setattr(convergence.uci_run.gilib, "fit", watched)
     config = ConvergenceConfig(marginalise, 0, num_inducing=6, steps=5)
-    record = convergence.run(config, Job(CPU, None))
+    record = convergence.run(config, JOB)
     assert seen["batch_size"] == seen["points"] == 927 and not seen["callbacks"]
     (layer,) = (module for module in seen["net"].modules() if isinstance(module, StructuredGP))
     assert layer.marginalise == marginalise and layer.family == FullyCoupled()

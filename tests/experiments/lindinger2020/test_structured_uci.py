@@ -11,12 +11,11 @@ import torch
 import gilib
 from experiments.lindinger2020 import measures, networks, tasks, uci, uci_run
 from experiments.lindinger2020.uci import StructuredConfig
-from experiments.runner.experiment import Job
 from gilib.models import inducing_start
 from gilib.training import SGHMC, NaturalGradient
+from tests.experiments.recorded import JOB
 from tests.support import D, assert_equal, normals, seeded
 
-CPU = torch.device("cpu")
 METHODS = dict(uci.SMOKE)
 
 
@@ -35,11 +34,8 @@ def built(method="star", task="extrapolation", **settings):
 @pytest.mark.parametrize("method", networks.FAMILIES)
 def test_structured_ones_start_at_clusters_and_nearly_fixed_layers(method):
     one, task, net, likelihood = built(method, repetition=3)
-    joint = networks.gaussian_of(net)
-    assert (joint.pattern.family, joint.pattern.widths) == (
-        networks.FAMILIES[method],
-        (5,) * (one.depth - 1) + (1,),
-    )
+    joint, widths = networks.gaussian_of(net), (*(5,) * (one.depth - 1), 1)
+    assert (joint.pattern.family, joint.pattern.widths) == (networks.FAMILIES[method], widths)
     first, *_ = networks.layer_of(net)
     assert_equal(first.inducing_inputs.detach(), inducing_start(task.all_x, 8, seed=3))
     for row, place in zip(joint.factor(), joint.pattern.places, strict=True):
@@ -73,9 +69,9 @@ def test_white_noise_is_in_the_kernels_of_hidden_layers_alone(method):
 
 
 def test_the_white_noise_is_learned_and_recorded():
-    found = uci_run.run(config(white=0.25, lr=0.1), Job(CPU, None))["metrics"]["white"]
+    found = uci_run.run(config(white=0.25, lr=0.1), JOB)["metrics"]["white"]
     assert len(found) == 2 and all(0.0 < abs(value - 0.25) < 0.25 for value in found)
-    assert "white" not in uci_run.run(config(), Job(CPU, None))["metrics"]
+    assert "white" not in uci_run.run(config(), JOB)["metrics"]
 
 
 def test_the_first_mean_function_keeps_the_directions_of_all_training_points():
@@ -114,7 +110,7 @@ def test_rules_are_those_of_the_methods():
 def test_the_states_of_a_chain_are_those_of_its_second_half():
     kept = networks.stored_states(config("sghmc", steps=3000, states=200))
     assert (kept.burn_in, kept.every) == (1500, 7)
-    record = uci_run.run(config("sghmc", steps=11, states=3), Job(CPU, None))
+    record = uci_run.run(config("sghmc", steps=11, states=3), JOB)
     assert record["metrics"]["states"] == 3 and record["metrics"]["points"] == 253
     assert "elbo" not in record["metrics"] and not record["metrics"]["stopped_early"]
 
@@ -204,7 +200,7 @@ def test_variational_deep_gps_hold_points_out_and_may_stop(monkeypatch):
     looks = itertools.count()
     monkeypatch.setattr(uci_run.HoldOut, "_score", lambda self, step, net: torch.tensor(-float(next(looks))))
     monkeypatch.setattr("experiments.lindinger2020.stopping.STRIP", 10)
-    found = {m: uci_run.run(config(m, steps=90, stop_after=10), Job(CPU, None)) for m in ("sgp", "mf")}
+    found = {m: uci_run.run(config(m, steps=90, stop_after=10), JOB) for m in ("sgp", "mf")}
     assert [found[m]["metrics"]["points"] for m in found] == [253, 228]
     assert [found[m]["metrics"]["stopped_early"] for m in found] == [False, True]
     assert [found[m]["metrics"]["steps"] for m in found] == [90, 70], "strips end at 20, 30, ...; five fall"

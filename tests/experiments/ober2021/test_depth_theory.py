@@ -58,8 +58,7 @@ def test_a_deterministic_network_has_its_likelihood_minus_its_price():
     assert_equal(factorised_elbo(PROBLEM, layers), log_likelihood(PROBLEM, product) - price, 1e-10)
 
 
-@pytest.mark.parametrize("width", [2, 5, 30])
-@pytest.mark.parametrize("depth", [2, 3, 6])
+@pytest.mark.parametrize(("width", "depth"), [(2, 6), (5, 3), (30, 2), (30, 6)])
 def test_no_factorised_posterior_exceeds_the_bound(width, depth):
     limit, generator = independent_bound(PROBLEM, width, depth), seeded(width + depth)
     for size in (0.3, 1.0, 2.0):
@@ -85,7 +84,7 @@ def test_the_bound_is_of_the_right_size():
     for depth in (3, 7):
         layers = one_unit_per_layer(20, depth)
         optimiser = torch.optim.Adam([p for layer in layers for p in layer], lr=0.02)
-        for _ in range(300):
+        for _ in range(200):
             optimiser.zero_grad()
             (-factorised_elbo(PROBLEM, layers) / 1000).backward()
             optimiser.step()
@@ -131,8 +130,8 @@ def test_evidences_of_random_layers_through_the_chain(width, depth):
     assert abs(drawn.mean() + offset - chain.mean()) < 6 * error
 
 
-@pytest.mark.parametrize("width", [12, 50, 250])
-@pytest.mark.parametrize("depth", [1, 2, 5, 10])
+@pytest.mark.parametrize("width", [12, 250])
+@pytest.mark.parametrize("depth", [1, 2, 10])
 def test_random_layers_lose_no_more_than_the_bound(width, depth):
     evidences = random_layer_evidences(PROBLEM, width, depth, 2000, seeded())
     loss, error = PROBLEM.log_evidence - evidences.mean(), evidences.std() / math.sqrt(2000)

@@ -10,11 +10,9 @@ import gilib
 from experiments.ober2021 import dgp_toy, dgp_toy_measures
 from experiments.ober2021.dgp_toy import DgpToyConfig, build, composed, run
 from experiments.ober2021.dgp_toy_measures import correlation, functions
-from experiments.runner.experiment import Job
 from gilib.draws import record
+from tests.experiments.recorded import JOB
 from tests.support import assert_equal, assert_mean, normals, seeded
-
-CPU = torch.device("cpu")
 
 
 def config(method="gi", **settings):
@@ -24,16 +22,16 @@ def config(method="gi", **settings):
 
 def test_the_data_are_two_functions_of_the_prior_and_noise():
     """Products of values at two points have the kernel's mean, of both functions; the noise its variance."""
-    hidden, outputs = [], []
+    hidden, outputs, squares = [], [], []
     for draw in range(400):
         problem = composed(draw)
         (x, other), (h, g), (y, z) = (part[:2, 0] for part in (problem.x, problem.hidden, problem.y))
         hidden.append(h * g - torch.exp(-0.5 * (x - other).square()))
         outputs.append(y * z - torch.exp(-0.5 * (h - g).square()))
+        squares.append(y.square())
     assert_mean(torch.stack(hidden), 0.0)
     assert_mean(torch.stack(outputs), 0.0)
-    squares = [composed(draw).y[:1, 0].square() for draw in range(400)]
-    assert_mean(torch.cat(squares), dgp_toy.VARIANCE + dgp_toy.NOISE_VARIANCE)
+    assert_mean(torch.stack(squares), dgp_toy.VARIANCE + dgp_toy.NOISE_VARIANCE)
 
 
 def test_targets_are_noisy_functions_of_the_hidden_values():
@@ -62,9 +60,8 @@ def test_global_inducing_starts_at_training_points_with_their_targets():
 def test_a_network_is_two_processes_of_width_one(method, mean):
     net, _ = build(config(method, mean=mean), composed(0))
     layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
-    assert [(layer.in_features, layer.out_features, layer.num_inducing) for layer in layers] == [
-        (1, 1, 6)
-    ] * 2
+    sizes = [(layer.in_features, layer.out_features, layer.num_inducing) for layer in layers]
+    assert sizes == [(1, 1, 6)] * 2
     x = torch.full((1, 1), 1e4)  # so far out that only the mean function is left, and prior
     mean_there = net.draw(400, generator=seeded())(x).mean()
     assert (mean_there > 9e3) == (mean == "identity")
@@ -72,7 +69,7 @@ def test_a_network_is_two_processes_of_width_one(method, mean):
 
 @pytest.mark.parametrize("learn", [True, False])
 def test_kernels_and_noise_are_learned_only_if_asked(learn):
-    metrics = run(config(learn=learn), Job(CPU, None))["metrics"]
+    metrics = run(config(learn=learn), JOB)["metrics"]
     known = [1.0] * 4 + [pytest.approx(dgp_toy.NOISE_VARIANCE)]
     found = [*metrics["lengthscales"], *metrics["kernel_variances"], metrics["noise_variance"]]
     assert (found == known) != learn

@@ -11,9 +11,8 @@ from experiments.common import uci_splits
 from experiments.ober2021 import dgp_uci, dgp_uci_run
 from experiments.ober2021.dgp_uci import DgpConfig
 from gilib.data import load_uci
+from tests.experiments.recorded import CPU
 from tests.support import D, assert_equal, assert_mean
-
-CPU = torch.device("cpu")
 
 
 def config(method="gi", split=0, depth=2, **settings):
@@ -26,6 +25,10 @@ def built(method="gi", splits=(0,), depth=2, **settings):
     return data, *dgp_uci_run.build(config(method, depth=depth, **settings), data, list(splits))
 
 
+def processes(net):
+    return [layer for layer in net.modules() if isinstance(layer, gilib.GP)]
+
+
 def test_a_replica_has_the_seed_of_its_split():
     data = uci_splits.load("yacht", (3, 5), CPU, D)
     assert dgp_uci_run.training([config(split=k) for k in (3, 5)], data).settings["seed"] == [3, 5]
@@ -34,24 +37,22 @@ def test_a_replica_has_the_seed_of_its_split():
 def test_global_inducing_starts_at_training_points_with_their_targets():
     """In every layer the log-precisions of App. O, and in the last the targets of the inducing inputs."""
     data, net, _ = built("gi", (0, 3))
-    hidden, last = (layer for layer in net.modules() if isinstance(layer, gilib.GP))
+    hidden, last = processes(net)
     for r in range(2):
         same = (net.inducing_points[r, :, None] == data.x[r]).all(-1)
         assert (same.sum(-1) >= 1).all()
         rows = same.double().argmax(-1)
         assert_equal(last.weights.pseudo.outputs[r], data.y[r][rows])
     assert not torch.equal(net.inducing_points[0], data.x[0, :8]), "in a random order"
-    assert (hidden.weights.pseudo.log_precision == -4).all() and (
-        last.weights.pseudo.log_precision == 0
-    ).all()
-    for layer in (hidden, last):
+    for layer, start in ((hidden, -4), (last, 0)):
+        assert (layer.weights.pseudo.log_precision == start).all()
         assert (layer.weights.pseudo.scaled_root == 0).all()
     assert_mean(hidden.weights.pseudo.outputs.detach().flatten(), 0.0)
 
 
 def test_local_inducing_starts_at_standard_normals():
     _, net, _ = built("li", num_inducing=200)
-    for layer in (module for module in net.modules() if isinstance(module, gilib.GP)):
+    for layer in processes(net):
         for values in (layer.inducing_inputs.detach(), layer.weights.pseudo.outputs.detach()):
             assert_mean(values.flatten(), 0.0)
             assert_mean(values.flatten().square(), 1.0)
@@ -61,7 +62,7 @@ def test_local_inducing_starts_at_standard_normals():
 
 def test_dsvi_starts_at_clusters_and_nearly_fixed_layers():
     data, net, likelihood = built("dsvi", (0, 3), depth=3)
-    layers = [module for module in net.modules() if isinstance(module, gilib.GP)]
+    layers = processes(net)
     for layer in layers:
         for r in range(2):
             centres = gilib.models.inducing_start(data.x[r], 8, seed=(0, 3)[r])
@@ -75,14 +76,14 @@ def test_dsvi_starts_at_clusters_and_nearly_fixed_layers():
 @pytest.mark.parametrize("method", dgp_uci.METHODS)
 def test_kernels_start_where_the_reference_code_has_them(method):
     _, net, _ = built(method, depth=3)
-    assert [layer.in_features for layer in net.modules() if isinstance(layer, gilib.GP)] == [6, 6, 6]
+    assert [layer.in_features for layer in processes(net)] == [6, 6, 6]
     found = dgp_uci_run.kernels(net, 0)
     assert found == {"kernel_variances": [2.0] * 3, "lengthscales": [[2.0] * 3] * 3}
 
 
 def test_the_recorded_lengthscales_are_those_of_their_layer_and_split():
     _, net, _ = built("dsvi", (0, 3))
-    last = [module for module in net.modules() if isinstance(module, gilib.GP)][-1]
+    last = processes(net)[-1]
     last.hyperparameters.log["lengthscale"].data[1] = torch.tensor([3.0, 1.0, 2.0, 7.0, 5.0, 4.0], dtype=D)
     last.hyperparameters.log["variance"].data[1] = math.log(9.0)
     found = dgp_uci_run.kernels(net, 1)
@@ -143,27 +144,18 @@ def test_attempts_change_one_thing_each_but_for_a_higher_rate():
     assert {c.dataset for c in dgp_uci.attempts("reduced")} == won
 
 
-@pytest.mark.parametrize(("hidden", "kind"), [("dsvi", gilib.FreeGaussian), ("li", gilib.LocalInducing)])
-def test_hidden_layers_may_have_another_posterior(hidden, kind):
-    inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
-    assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
+def test_hidden_layers_may_have_another_posterior_and_local_outputs_may_be_integrated_out():
+    for hidden, kind in (("dsvi", gilib.FreeGaussian), ("li", gilib.LocalInducing)):
+        inner, last = dgp_uci_run.posteriors(config("gi", hidden=hidden), 8)
+        assert isinstance(inner, kind) and isinstance(last, gilib.GlobalInducing)
+    for marginalise in (False, True):
+        built = dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8)
+        assert all(posterior.marginalise is marginalise for posterior in built)
 
 
 def test_local_inducing_inputs_may_start_at_centres():
     """Those of doubly stochastic inference, in every layer's coordinates."""
-    data = uci_splits.load("yacht", [0, 1], torch.device("cpu"))
-    layers = [
-        [layer for layer in built.modules() if isinstance(layer, gilib.GP)]
-        for built, _ in (
-            dgp_uci_run.build(config(method, centred=method == "li"), data, [0, 1])
-            for method in ("li", "dsvi")
-        )
-    ]
-    for local, free in zip(*layers, strict=True):
+    data = uci_splits.load("yacht", [0, 1], CPU)
+    one, other = (dgp_uci_run.build(config(m, centred=m == "li"), data, [0, 1])[0] for m in ("li", "dsvi"))
+    for local, free in zip(processes(one), processes(other), strict=True):
         assert torch.equal(local.inducing_inputs, free.inducing_inputs)
-
-
-def test_local_inducing_outputs_may_be_integrated_out():
-    for marginalise in (False, True):
-        for posterior in dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8):
-            assert posterior.marginalise is marginalise

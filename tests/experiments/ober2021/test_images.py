@@ -26,9 +26,9 @@ from experiments.runner.running import run_experiment
 from gilib.data import ChecksumError, DataError
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
+from tests.experiments.recorded import CPU
 from tests.support import D, assert_equal, forked, seeded
 
-CPU = torch.device("cpu")
 SMALL = next(mnist_500.figure_a7("smoke"))
 DATA = load_images("mnist-500").subset(20, 10).tensors()
 
@@ -229,7 +229,7 @@ def test_damaged_notes_of_a_training_start_it_afresh(tmp_path):
     folder.mkdir()
     (folder / "checkpoint.looks").write_text("")
     with pytest.raises(CheckpointError, match="checkpoint.looks is damaged"):
-        mnist_500.run(small(steps=2, looks=1), Job(torch.device("cpu"), folder / "checkpoint"))
+        mnist_500.run(small(steps=2, looks=1), Job(CPU, folder / "checkpoint"))
 
 
 def flip(x, *, generator):

@@ -1,27 +1,20 @@
 """The UCI experiments: grids, the search's choice, and what is measured of every replica."""
 
 import dataclasses
-import inspect
-import itertools
 import math
 
 import pytest
 import torch
 
 import gilib
-from experiments import RecordError, load_records
+from experiments import RecordError, load_records, select
 from experiments.common import uci_splits
 from experiments.ober2021 import uci, uci_hmc, uci_run, uci_scale_prior
-from experiments.runner.experiment import Job
-from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
-from experiments.runner.writing import append
-from gilib.baselines import Chains, hmc
 from gilib.data import load_uci
 from gilib.randomness import ReplicaGenerators
-from tests.support import D, assert_equal, seeded
-
-CPU = torch.device("cpu")
+from tests.experiments.recorded import CPU, JOB, drawn_from_the_prior, recorded
+from tests.support import D, assert_equal
 
 
 def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
@@ -30,15 +23,6 @@ def configs(method="gi", prior="NealPrior", splits=(0, 1), **settings):
         uci.UciConfig("yacht", method, prior, split, 0.01, num_samples=2, test_samples=5, **settings)
         for split in splits
     ]
-
-
-def searched(trial, elbo):
-    """Record a trial of the search; without an ELBO it diverged."""
-    config = dataclasses.asdict(trial)
-    head = {"id": identity("uci_search", trial), "experiment": "uci_search"}
-    head |= {"scale": config.pop("scale"), "config": config}
-    body = {"metrics": {}, "diverged_at": 3} if elbo is None else {"metrics": {"elbo": elbo}}
-    append("uci_search", [head | body])
 
 
 def test_tables_need_a_search():
@@ -52,12 +36,12 @@ def test_the_best_bound_chooses_and_divergence_never_does(monkeypatch):
     cell = ("yacht", "gi", "NealPrior")
     trials = [t for t in uci.search("smoke") if (t.dataset, t.method, t.prior) == cell]
     assert [trial.lr for trial in trials] == [0.1, 0.2, 0.3]
-    searched(trials[0], -2.0)
-    searched(trials[1], -1.0)
-    searched(dataclasses.replace(trials[2], steps=999), 5.0)  # of another grid
+    recorded("uci_search", trials[0], elbo=-2.0)
+    recorded("uci_search", trials[1], elbo=-1.0)
+    recorded("uci_search", dataclasses.replace(trials[2], steps=999), elbo=5.0)  # of another grid
     with pytest.raises(RecordError, match="no search for learning rates is complete"):
         list(uci.tables("smoke"))
-    searched(trials[2], None)
+    recorded("uci_search", trials[2])
     chosen = list(uci.tables("smoke"))
     assert {config.lr for config in chosen} == {0.2} and [config.split for config in chosen] == [0, 1]
     assert {(c.dataset, c.method, c.prior) for c in chosen} == {cell}
@@ -73,8 +57,7 @@ def test_a_group_shares_what_one_program_needs():
     assert len({uci.group_key(config) for config in long}) == 5
 
 
-def test_long_is_the_papers_training_at_rates_of_the_reduced_search(monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_long_is_the_papers_training_at_rates_of_the_reduced_search(kept):
     long, reduced = list(uci.tables("long")), list(uci.tables("reduced"))
     assert list(dict.fromkeys(config.dataset for config in long)) == list(uci.SETS)
     cells = {(c.dataset, c.method, c.prior): (c.lr, c.batch_size) for c in reduced}
@@ -129,7 +112,7 @@ def test_points_are_evaluated_in_batches(monkeypatch):
 def test_a_diverged_replica_is_recorded_as_such():
     pair = configs(steps=60)
     wild = [pair[0], dataclasses.replace(pair[1], lr=1e6)]
-    healthy, diverged = uci_run.run(wild, Job(CPU, None))
+    healthy, diverged = uci_run.run(wild, JOB)
     assert "diverged_at" not in healthy and healthy["metrics"]["elbo"] > -1e6
     assert diverged["metrics"] == {} and 0 <= diverged["diverged_at"] <= 60
     assert all(math.isfinite(value) for value in diverged["curve"])
@@ -137,20 +120,8 @@ def test_a_diverged_replica_is_recorded_as_such():
 
 def test_the_search_looks_at_no_test_data(monkeypatch):
     monkeypatch.setattr(uci_run, "measure", None)
-    (record,) = uci_run.search(configs(splits=(0,)), Job(CPU, None))
+    (record,) = uci_run.search(configs(splits=(0,)), JOB)
     assert record["metrics"].keys() == {"elbo"}
-
-
-def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **options):
-    """What `hmc` returns, but for its states: tests/baselines and two other experiments sample."""
-    inspect.signature(hmc).bind(widths, x, y, noise_variance, prior, settings, **options)
-    assert prior == gilib.NealPrior() and len(x) == len(y) and widths[0] == x.shape[1]
-    kept, generator = (settings.chains, settings.kept), seeded()
-    layers = [(inputs + 1, outputs) for inputs, outputs in itertools.pairwise(widths)]
-    weights = [torch.randn(*kept, *shape, generator=generator).to(x) / shape[0] ** 0.5 for shape in layers]
-    accepted = torch.full(kept[:1], 0.9, dtype=D)
-    log_joint = torch.randn(kept, generator=generator, dtype=D)
-    return Chains(tuple(weights), log_joint, accepted, accepted, noise_variance, 1.0, settings)
 
 
 @pytest.mark.slow
@@ -164,14 +135,9 @@ def test_smoke_runs_of_everything_in_order(monkeypatch):
     records = load_records("uci")
     assert len(records) == 2 * len(uci.METHODS) * len(uci.PRIORS)
     assert all(math.isfinite(record["metrics"]["elbo"]) for record in records)
-    noise = next(
-        record["metrics"]["noise_variance"]
-        for record in records
-        if (record["config"]["method"], record["config"]["prior"], record["config"]["split"])
-        == ("gi", "NealPrior", 0)
-    )
+    (own,) = select("uci", method="gi", prior="NealPrior", split=0)
     (chains,) = load_records("uci_hmc")
-    assert chains["config"]["noise_variance"] == pytest.approx(noise, rel=0.01)
+    assert chains["config"]["noise_variance"] == pytest.approx(own["metrics"]["noise_variance"], rel=0.01)
     assert len(chains["metrics"]["mean"]) == len(chains["metrics"]["function_sd"]) == 31
     fixed = load_records("uci_fixed_noise")
     assert {record["config"]["method"] for record in fixed} == set(uci.METHODS)

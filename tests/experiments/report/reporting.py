@@ -48,23 +48,16 @@ def record(results: Path, *records: dict) -> None:
     for given in records:
         config = {"dataset": "yacht", "method": "gi", "split": len(lines)} | given.get("config", {})
         config = {name: value for name, value in config.items() if value is not None}
-        usual = {
-            "schema": 1,
-            "id": f"id{len(lines) + 1}",
-            "experiment": "trial",
-            "scale": "paper",
-            "metrics": {},
-        }
-        provenance = {"revision": "abc", "hardware": "a <CPU>"}
-        lines.append(json.dumps(usual | {"provenance": provenance} | given | {"config": config}))
+        usual = {"schema": 1, "id": f"id{len(lines) + 1}", "experiment": "trial", "scale": "paper"}
+        usual |= {"metrics": {}, "provenance": {"revision": "abc", "hardware": "a <CPU>"}}
+        lines.append(json.dumps(usual | given | {"config": config}))
     path.write_text("\n".join(lines) + "\n")
 
 
 def scores(*values: float, **fields: object) -> list[dict]:
     """Records with these scores."""
-    return [
-        {"metrics": {"score": value, "error": value, "variances": [0.0, value]}, **fields} for value in values
-    ]
+    metrics = ({"score": value, "error": value, "variances": [0.0, value]} for value in values)
+    return [{"metrics": own, **fields} for own in metrics]
 
 
 def compare(papers: Path, *records: dict, rule: Rule = RULE, **row: str) -> report.Comparison:

@@ -52,15 +52,13 @@ def test_agreement_by_hand(papers, values, row, combined, verdict):
 
 
 def test_a_print_of_one_draw_has_our_spread(papers):
-    """[1, 3] has standard deviation √2 and standard error 1: sqrt(1 + 2 + 0.0025)."""
-    found = compare(papers, *scores(1.0, 3.0), rule=replace(RULE, print_is_one_draw=True), value="0.0")
+    """[1, 3] has standard deviation √2 and standard error 1: sqrt(1 + 2 + 0.0025). One run has neither."""
+    rule = replace(RULE, print_is_one_draw=True)
+    found = compare(papers, *scores(1.0), rule=rule, value="0.0")
+    assert found.measured.spread is None and found.combined_error == pytest.approx(0.05)
+    found = compare(papers, *scores(3.0), rule=rule, value="0.0")
     assert found.combined_error == pytest.approx(math.sqrt(3.0025))
     assert found.measured.spread == pytest.approx(math.sqrt(2))
-
-
-def test_one_run_has_no_spread(papers):
-    found = compare(papers, *scores(1.0), rule=replace(RULE, print_is_one_draw=True), value="0.0")
-    assert found.measured.spread is None and found.combined_error == pytest.approx(0.05)
 
 
 def test_every_printed_metric_with_a_better_side_is_known():

@@ -11,12 +11,6 @@ from experiments.printed import PRINTED, QUOTED
 from tests.experiments.report.reporting import print_table
 
 
-@pytest.fixture
-def kept(monkeypatch):
-    """The results that come with the source."""
-    monkeypatch.delenv("GILIB_RESULTS")
-
-
 def test_every_printed_row_is_a_claim(kept):
     rows = 0
     for path in PRINTED.glob("*.csv"):

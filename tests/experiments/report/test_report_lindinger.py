@@ -16,15 +16,10 @@ TABLE_1, TABLE_2, TABLE_S3, TABLE_S4, TABLE_S5 = RULES
 def one(method, depth, repetition, likelihoods, *, scale="paper", task="extrapolation", **fields):
     config = {"dataset": "yacht", "task": task, "repetition": repetition, "method": method, "depth": depth}
     score = float(np.mean(likelihoods))
-    return {
-        "schema": 1,
-        "id": f"{method}{depth}{repetition}{scale}{task}",
-        "experiment": "structured_uci",
-        "scale": scale,
-        "config": config,
-        "metrics": {"test_log_likelihood": score, "elbo_total": 100.0 * score},
-        "test_points": {"log_likelihood": list(likelihoods)},
-    } | fields
+    head = {"schema": 1, "id": f"{method}{depth}{repetition}{scale}{task}", "experiment": "structured_uci"}
+    metrics = {"test_log_likelihood": score, "elbo_total": 100.0 * score}
+    points = {"test_points": {"log_likelihood": list(likelihoods)}}
+    return head | {"scale": scale, "config": config, "metrics": metrics} | points | fields
 
 
 def write(papers, *records):

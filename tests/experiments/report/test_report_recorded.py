@@ -16,9 +16,8 @@ from experiments.runner.identity import identity, record_identity
 
 
 @pytest.fixture
-def found(committed, monkeypatch):
+def found(committed, kept):
     """Every comparison of which there is a run."""
-    monkeypatch.delenv("GILIB_RESULTS")
     return [each for each in committed if each.measured]
 
 
@@ -61,9 +60,7 @@ def test_the_command_of_a_row_chooses_its_trainings(found):
         options = _parser().parse_args(words[2:])
         assert options.again
         kind = EXPERIMENTS[options.name].config
-        again = {
-            identity(options.name, c)
-            for c in select_configs(EXPERIMENTS[options.name], options.scale, options.only)
-        }
+        chosen = select_configs(EXPERIMENTS[options.name], options.scale, options.only)
+        again = {identity(options.name, config) for config in chosen}
         own = {record_identity(source.record, kind) for source in each.measured.sources}
         assert own < again and len(again) == 2 * len(own) if each.claim.baseline else own == again

@@ -35,13 +35,8 @@ def append_and_die(moment: str, group: int) -> None:
 def append_group(group: int) -> None:
     """Append ten records of several pages each."""
     head = {"experiment": "big", "scale": "smoke", "text": "x" * 9000}
-    append(
-        "big",
-        [
-            {"id": f"{group}-{k}", **head, "config": {"group": group, "k": k}, "metrics": {}}
-            for k in range(10)
-        ],
-    )
+    configs = [{"group": group, "k": k} for k in range(10)]
+    append("big", [{"id": f"{group}-{c['k']}", **head, "config": c, "metrics": {}} for c in configs])
 
 
 def fork(work) -> int:

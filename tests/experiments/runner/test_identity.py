@@ -65,8 +65,7 @@ def test_a_new_field_and_a_new_name_find_every_record_again(monkeypatch):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_new_field_and_a_new_name_find_all_that_is_committed(name, monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_a_new_field_and_a_new_name_find_all_that_is_committed(name, kept):
     kind, records = EXPERIMENTS[name].config, read_records(results_file(name))
     new = [("sampler", str, "draw"), ("optimiser", Optimiser, dataclasses.field(default=Optimiser()))]
     other = dataclasses.make_dataclass("Renamed", new, bases=(kind,), frozen=True)

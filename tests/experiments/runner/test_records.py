@@ -14,13 +14,8 @@ from experiments.runner.writing import append
 
 
 def record(name="a", scale="smoke", experiment="trial", **more):
-    return {
-        "id": name,
-        "experiment": experiment,
-        "scale": scale,
-        "config": {"name": name},
-        "metrics": {},
-    } | more
+    head = {"id": name, "experiment": experiment, "scale": scale}
+    return head | {"config": {"name": name}, "metrics": {}} | more
 
 
 GOOD = json.dumps({"schema": 1, **record()})
@@ -99,8 +94,7 @@ def test_an_empty_variable_is_none(monkeypatch):
     assert results_directory() == Path(__file__).parents[3] / "results"
 
 
-def test_printed_tables_keep_their_digits(monkeypatch):
-    monkeypatch.delenv("GILIB_RESULTS")
+def test_printed_tables_keep_their_digits(kept):
     rows = printed("ober2021_table2_toy_elbo_variances")
     assert {row["value"] for row in rows if row["method"] == "global_inducing"} >= {"2.236", "0.4820"}
     with pytest.raises(RecordError, match="there are .*repro_gip_elbo_iwbo"):
@@ -108,12 +102,8 @@ def test_printed_tables_keep_their_digits(monkeypatch):
 
 
 def test_select_matches_settings_at_the_largest_scale():
-    for scale, method, seed in (
-        ("smoke", "gi", 0),
-        ("paper", "gi", 0),
-        ("paper", "gi", 1),
-        ("smoke", "fac", 0),
-    ):
+    cells = ("smoke", "gi", 0), ("paper", "gi", 0), ("paper", "gi", 1), ("smoke", "fac", 0)
+    for scale, method, seed in cells:
         config = {"method": method, "seed": seed}
         append("trial", [{**record(f"{scale}{method}{seed}", scale), "config": config}])
     assert [r["config"]["seed"] for r in select("trial", method="gi")] == [0, 1]

@@ -9,6 +9,7 @@ import torch
 
 from experiments import RecordError, load_records
 from experiments.registry import EXPERIMENTS
+from experiments.runner import running
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.running import Placement, RunSummary, pending, run_experiment, status
@@ -39,10 +40,10 @@ def test_a_training_that_diverges_is_recorded_and_the_others_go_on(monkeypatch):
             raise DivergenceError("not finite at step 3")
         return run(configs, job)
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=cubes_diverge))
+    monkeypatch.setattr(running, "EXPERIMENTS", {"tiny": dataclasses.replace(TINY, run=cubes_diverge)})
     assert run_experiment("tiny", "smoke") == RunSummary(added=6, diverged=2, left=0)
     assert run_experiment("tiny", "smoke") == RunSummary(0, 0, 0)
-    (row,) = [row for row in status() if (row.name, row.scale) == ("tiny", "smoke")]
+    (row,) = [row for row in status() if row.scale == "smoke"]
     assert (row.recorded, row.diverged, row.total, row.note) == (6, 2, 6, "")
 
 
@@ -161,8 +162,9 @@ def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
         raise RecordError("run `python -m experiments run first` before")
         yield
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, configurations=after_another))
-    rows = [row for row in status() if row.name == "tiny"]
+    needy = {"tiny": dataclasses.replace(TINY, configurations=after_another)}
+    monkeypatch.setattr(running, "EXPERIMENTS", needy)
+    rows = status()
     assert len(rows) == 3 and all("run first` before" in row.note for row in rows)
     with pytest.raises(RecordError, match="run first` before"):
         run_experiment("tiny", "smoke")
