@@ -143,7 +143,8 @@ class Sampler:
         bar = tqdm(total=steps, initial=standing.done, desc=PHASES[standing.phase], disable=not self.progress)
         with bar:
             for size in self._pieces(steps, thin, standing.done):
-                state = skip(state, size if burn_in else size % thin)
+                if first := size if burn_in else size % thin:
+                    state = skip(state, first)
                 if not burn_in:
                     state, states, energies = keep(state, size // thin, thin)
                     standing.kept.append([_tensor(layer).transpose(0, 1) for layer in states])

@@ -37,13 +37,13 @@ def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
         s = F_a⁻¹(Φ(z)),    ∂s/∂z = φ(z) / p_a(s),    ∂s/∂a = -(∂F_a(s)/∂a) / p_a(s).
 
-    For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s (1e-14 for a ≥ 1) and 1e-13 in both
-    derivatives; for smaller a it grows as 1/a. The derivatives are differentiable, too. The computation needs
-    a few hundred float64 numbers per element. For another rate, divide by it.
+    For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s and in both derivatives, which are
+    differentiable, too; for smaller a it grows as 1/a. The computation needs a few hundred float64 numbers
+    per element. For another rate, divide by it.
 
     Args:
-        concentration: a > 0, of any shape that broadcasts with that of `z`. Where it is not positive, the
-            result is NaN, because a check would stall an accelerator's queue.
+        concentration: a > 0, of any shape that broadcasts with that of `z`; NaN results where it is not
+            positive.
         z: standard normals, floating point, any shape.
 
     Returns:
@@ -60,22 +60,10 @@ def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
 
 def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
-    """Map standard normals to logarithms of Gamma variables of rate 1.
+    """Map standard normals to logarithms of Gamma variables of rate 1, log s = log F_a⁻¹(Φ(z)).
 
-        log s = log F_a⁻¹(Φ(z)).
-
-    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. The accuracy
-    is that of `gamma_from_normal`.
-
-    Args:
-        concentration: a > 0, of any shape that broadcasts with that of `z`; NaN where it is not positive.
-        z: standard normals, floating point, any shape.
-
-    Returns:
-        Logarithms of the broadcast shape, in the dtype of `z`.
-
-    Raises:
-        TypeError: if `z` is not a floating-point tensor.
+    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. Arguments,
+    accuracy and errors are those of `gamma_from_normal`.
 
     >>> log_gamma_from_normal(2**-10, torch.zeros(1))  # its exponential is zero in float32
     tensor([-710.3591])

@@ -28,9 +28,6 @@ class MatrixNormalInverseWishart:
     Attributes:
         noise: the distribution IW(Ψ, ν) of Σ.
 
-    Raises:
-        ValueError: for the reasons of `MatrixNormal` and `InverseWishart`.
-
     >>> eye = torch.eye(2)
     >>> pair = MatrixNormalInverseWishart(torch.zeros(3, 2), torch.eye(3), 5.0, eye)
     >>> weights, covariance = pair.rsample((4,))
@@ -114,14 +111,6 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Return the log density (nats) of pairs over W and the distinct entries of Σ.
-
-        Args:
-            weights: W, `[..., I, O]`.
-            covariance: Σ, `[..., O, O]`, positive definite.
-
-        Returns:
-            `[...]`, the broadcast leading axes of both arguments and the distribution.
-        """
+        """Return the log density (nats) of W `[..., I, O]` and the distinct entries of Σ `[..., O, O]`."""
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)

@@ -6,8 +6,7 @@ average over the features, its covariance is k; given the features, the covarian
 σ²/√F. A sum of kernels adds their features, a product multiplies them.
 
 White noise belongs to a single row. It is part of a kernel's diagonal and never of its `cross`, because two
-rows never share it, even where their coordinates are equal. All rows of one `gram` are different rows in this
-sense, and so are points and inducing points.
+rows never share it, even where their coordinates are equal.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ class KernelFunction(ABC):
         """Return k(a, b), `[..., M, N]`, for points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
-        """Return `cross(a, b)`, or its exponents if the kernel is an exponential.
-
-        A caller that evaluates the kernel in pieces can then take the exponential of each piece.
-        """
+        """Return `cross(a, b)`, or its exponents if the kernel is an exponential."""
         return self.cross(a, b)
 
     @abstractmethod
@@ -104,8 +100,7 @@ class Stationary(KernelFunction):
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Return both sets of points in units of the lengthscales, `[..., D, N]`, in float64.
 
-        The mean of `b` is subtracted from both, so that their squared distances lose few digits to
-        cancellation.
+        The mean of `b` is subtracted from both, so that squared distances lose few digits.
         """
         a, b = (points.mT.to(torch.float64, memory_format=torch.contiguous_format) for points in (a, b))
         centre, lengthscale = b.mean(-1, keepdim=True).detach(), self.lengthscale.mT
@@ -248,10 +243,7 @@ class WhiteFunction(KernelFunction):
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return waves so short that their values are independent at points more than `APART` away.
-
-        Gradients do not flow to x, because such a path has no useful slope.
-        """
+        """Return waves that are independent at points more than `APART` away, without gradients in x."""
         points = x.detach() / APART
         phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
         waves = torch.cos(points @ noise[..., : self.inputs].mT + phases.mT)

@@ -129,9 +129,8 @@ class Likelihood(nn.Module, Part, ABC):
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return E log P(y_n | f_n) for every point, `[S, R, N]`, nats.
 
-        If the marginals of the last layer's outputs are known, and every target depends on one output, the
-        expectation over these outputs is computed by Gauss-Hermite quadrature. Otherwise, it is estimated
-        from one sample.
+        It is computed by Gauss-Hermite quadrature if the marginals of the outputs are known and every target
+        depends on one output, and otherwise estimated from one sample.
 
         Args:
             functions: S drawn functions.
@@ -190,8 +189,7 @@ class Likelihood(nn.Module, Part, ABC):
 
         Args:
             outputs: f, `[S, R, N, O]`.
-            normalisation: how targets were scaled for training; the prediction is in original units. None:
-                not at all.
+            normalisation: scaling of the targets in training; the prediction is in original units.
             variance: variances of independent Gaussian outputs with means f, given only if `integrates` is
                 True.
 
@@ -208,8 +206,6 @@ class Likelihood(nn.Module, Part, ABC):
     @torch.no_grad()
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Sample targets for every function and point, `[S, R, N, O]`.
-
-        The global random state stays as it was.
 
         Args:
             outputs: f, `[S, R, N, O]`.

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 class CorrelatedGaussian(Likelihood):
     """Gaussian noise with a full covariance over the outputs, y ~ N(f, Σ).
 
-    `gilib.training.Bali` infers Σ in closed form, and `set_noise` stores all of it, whereas a `Gaussian`
-    stores only the mean variance. Other rules learn Σ = C Cᵀ as a point estimate; the parameter is C, with
-    logarithms on its diagonal.
+    `gilib.training.Bali` infers Σ in closed form. Other rules learn Σ = C Cᵀ as a point estimate; the
+    parameter is C, with logarithms on its diagonal.
 
     Args:
         outputs: O.

@@ -74,10 +74,7 @@ def check_inferred(learned: bool, instead: str) -> None:
 
 
 def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | None) -> GaussianPrediction:
-    """Return an equal mixture of Gaussians in original units, `[S, R, N, O]`.
-
-    A mixture that is transformed back is in float64, because original units may have a large offset.
-    """
+    """Return an equal mixture of Gaussians in original units: then in float64, for large offsets."""
     sd = variance.sqrt()
     if normalisation is None:
         return GaussianPrediction(mean, sd)
@@ -98,14 +95,11 @@ class Gaussian(GaussianNoise):
 
     Args:
         noise_variance: σ², or its initial value if it is learned, in squared units of the targets; 0.1 is a
-            good start for normalised targets. A much smaller start demands a close fit before the network has
-            found functions that can fit.
-        learn: whether σ² is learned, as a point estimate; should be True unless the noise is known.
-        scale: the stored parameter is log σ² / scale. The paper's UCI experiments have 10 (Ober & Aitchison,
-            2021, App. K.1).
+            good start for normalised targets.
+        learn: whether σ² is learned, as a point estimate.
+        scale: the stored parameter is log σ² / scale, in float64. The paper's UCI experiments have 10 (Ober &
+            Aitchison, 2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.
-
-    The parameter is stored in float64, so that a given σ² is exact whatever the dtype of the network.
 
     >>> likelihood = Gaussian(noise_variance=0.25)
     >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
@@ -221,8 +215,6 @@ class PerOutputGaussian(NoisePerTarget):
             if learned.
         learn: whether they are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own.
-
-    The parameter is stored in float64, like that of `gilib.Gaussian`.
 
     >>> likelihood = PerOutputGaussian([0.25, 4.0])
     >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape

@@ -72,10 +72,7 @@ class StandardStudent(SymmetricDistribution):
         return StudentT(self.df, validate_args=False).log_prob(values).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
-
-        The lower bound is doubled until it is low enough.
-        """
+        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile."""
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
@@ -100,7 +97,7 @@ def mixture_quantile(
 ) -> Tensor:
     """Return the quantile of an equal mixture over the first axis; the arithmetic is in float64.
 
-    The components are m + scale · z, with locations m and scales `[S, ...]`; `standard` is the law of z.
+    The components are location + scale · z, both `[S, ...]`; `standard` is the law of z.
 
     >>> found = mixture_quantile(torch.tensor([-1.0, 3.0]), torch.ones(2), 0.5, StandardNormal())
     >>> round(float(found), 6)

@@ -1,4 +1,4 @@
-"""Rows that count more than once, or less: each target brings the weight of its row along."""
+"""Rows that count more than once, or less."""
 
 from __future__ import annotations
 

@@ -48,18 +48,14 @@ def predict(
             functions' standard deviation; use a thousand for tails, or for numbers to be compared.
         normalisation: scaling of inputs and targets in training. Arrays keep their precision until they are
             scaled, and predictions are in original units and float64.
-        batch_size: points per batch; all if None. Set it to save memory: every point takes S outputs and
-            hidden units.
-        generator: source of the draws; the same seed gives the same functions.
+        batch_size: points per batch; all if None. Set it to save memory.
+        generator: source of the draws.
         pointwise: draw every point independently, as in training. This is for networks, and for means,
-            deviations and densities at single points: components are then no functions. Deep Gaussian
-            processes take a fraction of the time, and need no random features.
+            deviations and densities at single points: components are then no functions.
 
     Returns:
-        The prediction of the likelihood, a `GaussianPrediction` (mean, sd, quantile, log_prob), a
-        `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other distribution. Replicas
-        that broke down in training, and ensembles with such a member, predict NaN; a warning names them, and
-        names a network that gives no numbers.
+        The prediction of the likelihood. Replicas that broke down in training, and ensembles with such a
+        member, predict NaN; a warning names them, and names a network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
@@ -187,9 +183,9 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
     """Warn of inputs outside the training inputs, which are most likely in other units.
 
-    A point is far away if an input lies more than three widths of its training interval outside of it (for a
-    constant input, three mean widths). The warning appears if half of the points are far away. Without a
-    normalisation it also appears if one column of a table lies outside at nearly all points.
+    The warning appears if half of the points are more than three widths of a training interval outside of it
+    (of a constant input, three mean widths); without a normalisation also if one column of a table lies
+    outside at nearly all points.
     """
     if seen is None:
         return
