@@ -44,6 +44,8 @@ def test_rmse():
         expected.append(math.sqrt(sum(squares) / 14))
     assert_equal(metrics.rmse(mean, targets), torch.tensor(expected, dtype=D))
     assert metrics.rmse(mean[0], targets).shape == ()
+    each = metrics.rmse(mean.numpy(), targets.numpy(), per_output=True)
+    assert_equal(each, torch.stack([metrics.rmse(mean[..., [o]], targets[:, [o]]) for o in range(2)], -1))
 
 
 @pytest.mark.parametrize("targets", [normals(7), normals(1, 1), normals(7, 2), normals(6, 1)])

@@ -74,11 +74,7 @@ class MatrixNormalInverseWishart:
 
             y_o ~ t(ν - O + 1), of location (xᵀM)_o and squared scale (1 + xᵀVx) Ψ_oo / (ν - O + 1)
 
-        Args:
-            features: x, `[..., N, I]`.
-
-        Returns:
-            Marginal distributions of single points and outputs, `[..., N, O]`.
+        These are marginals of single points and outputs, `[..., N, O]`, for features x, `[..., N, I]`.
         """
         white = torch.linalg.solve_triangular(self.row_precision_tril, features.mT, upper=False)
         spread = 1.0 + white.square().sum(-2)[..., None]
@@ -100,9 +96,6 @@ class MatrixNormalInverseWishart:
             noise: standard normals for W `[*sample_shape, *batch, I, O]` and for Σ `[..., O, O]` (see
                 `InverseWishart.rsample_cholesky`); drawn if None.
             generator: source of the noise, if it is drawn.
-
-        Returns:
-            W `[*sample_shape, *batch, I, O]` and Σ `[*sample_shape, *batch, O, O]`.
         """
         of_weights, of_covariance = (None, None) if noise is None else noise
         expanded = self.noise.expand(self.batch_shape)

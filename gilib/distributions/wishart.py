@@ -97,7 +97,6 @@ class WishartFamily(FromNormals, ABC):
             sample_shape: leading axes of the draw.
             noise: standard normals `[*sample_shape, *batch, p, p]`; drawn if None. Those below the diagonal
                 are used directly, those on it through the Gamma quantile function, the others not at all.
-                With noise, `sample_shape` is not needed.
             generator: source of the noise, if it is drawn.
 
         Returns:

@@ -133,10 +133,7 @@ class RBFFunction(Stationary):
         return self.unevaluated(a, b).values()
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
-        """Return log σ² - ½ r² as one product, for which both sets of scaled points get two more coordinates.
-
-        Points a get the coordinates log σ² - ½ |a|² and 1, and points b get 1 and -½ |b|².
-        """
+        """Return log σ² - ½ r² as a product of (a, log σ² - ½ |a|², 1) and (b, 1, -½ |b|²), both scaled."""
         left, right = self.scaled(a, b)
         squares = [0.5 * points.square().sum(-2, keepdim=True) for points in (left, right)]
         one = left.new_ones(())
@@ -390,8 +387,7 @@ class Warped(KernelFunction):
 def on_circles(x: Tensor, period: Tensor) -> Tensor:
     """Map every coordinate to the unit circle, once around in each period p.
 
-    The images are all cosines, then all sines, `[..., N, 2D]`, in float64. The squared distance between those
-    of x and x' is 4 sin²(π (x - x') / p).
+    The images are all cosines, then all sines, `[..., N, 2D]`, in float64, 4 sin²(π (x - x') / p) apart.
     """
     angles = 2 * math.pi * x.double() / period
     return torch.cat([angles.cos(), angles.sin()], -1)

@@ -57,13 +57,10 @@ class BasicKernel(KernelModule):
     """A kernel with hyper-parameters of its own.
 
     Args:
-        starts: initial values of the hyper-parameters, by name.
+        starts: initial values of the hyper-parameters, by name; `log` holds their logarithms, `[R, size]`.
         function: makes the kernel from the hyper-parameters, which it takes by name.
         context: replicas, dtype and device of the parameters.
         log_lengthscale_sd: s of `log_prior`; None: the lengthscales have no prior.
-
-    Attributes:
-        log: logarithms of the hyper-parameters by name, `[R, size]` each.
     """
 
     def __init__(

@@ -34,11 +34,9 @@ class Kernel(Specification, ABC):
         """
 
     def on(self, *columns: int | str) -> KernelOn:
-        """Return this kernel on some of the columns of X, which other libraries call `active_dims`.
+        """Return this kernel on some of the columns of X, by their numbers, from 0, or their names.
 
-        Args:
-            columns: the columns' numbers, from 0, or their names. Names are for estimators, which find them
-                in a data frame.
+        Names are for estimators, which find them in a data frame.
 
         >>> import torch
         >>> kernel = (RBF().on(0, 2) + Periodic().on(1)).build(3, BuildContext())()
@@ -131,8 +129,7 @@ class Matern(RBF):
 class RationalQuadratic(RBF):
     """The rational quadratic kernel, σ² (1 + r² / 2α)^-α with r² = Σ_d (x_d - x'_d)² / ℓ_d².
 
-    It is a mixture of RBF kernels whose lengthscales vary more, the smaller α is; for α → ∞ it is the RBF
-    kernel (Rasmussen & Williams, 2006, Eq. 4.19).
+    It is a mixture of RBF kernels, and for α → ∞ the RBF kernel (Rasmussen & Williams, 2006, Eq. 4.19).
 
     Args:
         lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
@@ -322,9 +319,6 @@ class _Combination(Kernel):
 class KernelSum(_Combination):
     """The sum of kernels, k_1 + k_2 + ..., whose functions are sums of independent functions.
 
-    Args:
-        parts: the kernels.
-
     >>> RBF() + DotProduct() + Matern() == KernelSum((RBF(), DotProduct(), Matern()))
     True
     """
@@ -334,11 +328,7 @@ class KernelSum(_Combination):
 
 @dataclass(frozen=True)
 class KernelProduct(_Combination):
-    """The product of kernels, k_1 · k_2 · ...
-
-    Args:
-        parts: the kernels.
-    """
+    """The product of kernels, k_1 · k_2 · ..."""
 
     _operation = operator.mul
 

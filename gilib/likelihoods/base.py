@@ -52,9 +52,7 @@ def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of th
 class Likelihood(nn.Module, Part, ABC):
     """A likelihood P(y | f), independent over points.
 
-    A subclass must define `distribution`. Densities, their expectations, predictions, quantiles and samples
-    follow from it, and may be overridden where a closed form exists. A likelihood that is to be saved must
-    also define `config`.
+    A subclass must define `distribution`, from which all else follows.
 
     Attributes:
         target_axes: number of axes of one target: 1 for numbers `[O]`, 0 for a label.
@@ -99,8 +97,8 @@ class Likelihood(nn.Module, Part, ABC):
 
         Returns:
             If every target depends on one output, a distribution whose batch shape is the shape of the
-            outputs; expectations are then integrals over one output at a time. Otherwise, a distribution of
-            batch shape `[S, R, N]`, with the axes of a target as event shape or as further axes of the batch.
+            outputs. Otherwise, one of batch shape `[S, R, N]`, with the axes of a target as event shape or as
+            further axes of the batch.
         """
 
     def joint(self, outputs: Tensor) -> Distribution:
@@ -231,11 +229,8 @@ class Likelihood(nn.Module, Part, ABC):
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Return whether targets are outputs plus Gaussian noise with a covariance that `set_noise` can set.
 
-        Args:
-            replicas: shape of the network's replica axes.
-
         Raises:
-            ValueError: if there is such noise, but it is fixed, or replicas share it.
+            ValueError: if there is such noise, but it is fixed, or the network's `replicas` share it.
         """
         return False
 

@@ -32,14 +32,7 @@ class GaussianNoise(Likelihood):
 
     @abstractmethod
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return means and variances of the targets given the outputs, in the units of training.
-
-        Args:
-            outputs: f, `[S, R, N, ...]`.
-
-        Returns:
-            Means, `[S, R, N, O]`, and variances that broadcast with them.
-        """
+        """Return means of the targets given the outputs, `[S, R, N, O]`, and variances that broadcast."""
 
     def distribution(self, outputs: Tensor) -> Normal:
         mean, noise = self.target_moments(outputs)
@@ -65,7 +58,7 @@ class GaussianNoise(Likelihood):
 
 
 def check_inferred(learned: bool, instead: str) -> None:
-    """Raise ValueError unless noise that is to be inferred is learned; `instead` says what to use."""
+    """Raise ValueError unless noise that is to be inferred is learned."""
     if not learned:
         raise ValueError(
             f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "
@@ -154,11 +147,6 @@ class Gaussian(GaussianNoise):
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Return True.
-
-        Raises:
-            ValueError: if σ² is fixed, or not every replica has its own.
-        """
         check_inferred(self.learn and self.scaled_log_variance.requires_grad, "Gaussian(learn=True)")
         if self.replicas != replicas:
             raise ValueError(

@@ -1,8 +1,7 @@
 """Quantiles of equal mixtures, and distribution functions that torch lacks.
 
-`mixture_quantile` is for components that shift and scale one symmetric distribution, `quantile_of_components`
-for components of any kind. Both find where the distribution function of the mixture reaches the probability.
-They halve a bracket until all components are smooth across it, and then use Newton's method.
+Quantiles are where the distribution function of the mixture reaches the probability: a bracket is halved
+until all components are smooth across it, and then Newton's method takes over.
 """
 
 from __future__ import annotations
@@ -150,9 +149,9 @@ def _found(
 
 
 def quantile_of_components(components: Distribution, probability: float, axes: int = 1) -> Tensor:
-    """Return the quantile of an equal mixture of any distributions over the first axes, within their support.
+    """Return the quantile of an equal mixture over the first `axes` axes of any distributions.
 
-    The components are univariate, in float64, with `cdf`, mean and variance; the first `axes` axes are mixed.
+    The components are univariate, in float64, with `cdf`, mean and variance.
     """
     check_probability(probability)
 

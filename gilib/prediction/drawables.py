@@ -26,8 +26,7 @@ class Drawable(Protocol):
         input_shape: shape of one input.
         output_shape: shape of one output.
         replicas: shape of the replica axes R of a draw.
-        members: replica axes K that a draw treats as samples: its sample s·K + k belongs to member k; () if
-            there are none.
+        members: replica axes K that a draw treats as samples: sample s·K + k belongs to member k.
     """
 
     @property

@@ -115,10 +115,7 @@ class Recipe(Checked, ABC):
     ) -> Likelihood:
         """Return the likelihood: `Categorical` for classes, else noise of learned size, one for each output.
 
-        Args:
-            y: training targets, `[N, O]` or `[R, N, O]`, or labels.
-            classes: number of classes; None: regression.
-            replicas: replicas of the network.
+        Arguments are those of `build`.
 
         Raises:
             ValueError: if the likelihood does not allow these targets.

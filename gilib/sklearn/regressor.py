@@ -283,7 +283,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
         Args:
             X: inputs `[N, D]`.
-            coverage: probability of the interval, between 0 and 1, for every output separately.
+            coverage: probability of the interval, for every output separately.
 
         Raises:
             ValueError: if the coverage is not between 0 and 1.

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import gilib
-from gilib import metrics
 from gilib.data import Normalisation
 from tests.support import D, assert_equal, normals, seeded, small_net
 
@@ -183,14 +182,6 @@ def test_classes_and_entropy_of_a_categorical_prediction():
     mean = prediction.log_probabilities.exp().mean(0)
     assert torch.equal(prediction.classes, mean.argmax(-1))
     assert_equal(prediction.entropy, -(mean * mean.log()).sum(-1))
-
-
-def test_rmse_per_output():
-    mean, targets = normals(3, 8, 2), normals(8, 2, seed=1)
-    found = metrics.rmse(mean, targets, per_output=True)
-    assert_equal(found, torch.stack([metrics.rmse(mean[..., [o]], targets[:, [o]]) for o in range(2)], -1))
-    assert_equal(metrics.rmse(mean.numpy(), targets.numpy()), metrics.rmse(mean, targets))
-    assert_equal(found.square().mean(-1).sqrt(), metrics.rmse(mean, targets))
 
 
 @pytest.fixture(scope="module")
