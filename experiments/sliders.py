@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from gilib.plots import METHODS
+from experiments.plots import METHODS
 
 __all__ = ["Slider", "SliderFrame"]
 
@@ -50,7 +50,7 @@ class Slider:
         x: inputs of the data.
         y: targets of the data.
         start: initial position.
-        method: key of `gilib.plots.METHODS`, which gives the colour.
+        method: key of `experiments.plots.METHODS`, which gives the colour.
         reference: standard deviations `[N]` of another method, drawn dashed.
         reference_method: key of that method.
         xlim: range of inputs.

@@ -1,5 +1,7 @@
 """Shared by all tests: one thread, a seeded generator, and float64 for the modules that ask for it."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -38,3 +40,13 @@ def float64():
 def generator() -> torch.Generator:
     """A source of random numbers that is the same in every test."""
     return torch.Generator().manual_seed(20210)
+
+
+@pytest.fixture
+def empty_directory(tmp_path, monkeypatch) -> Path:
+    """An empty data directory, with an empty user cache beside it."""
+    monkeypatch.setenv("GILIB_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return tmp_path / "data"

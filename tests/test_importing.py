@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import gilib
-
 PROGRAM = """
 import json, sys
 before = set(sys.modules)
@@ -26,7 +24,7 @@ import gilib.baselines
 jax = sorted({"jax", "numpyro"} & set(sys.modules))
 print(json.dumps({"torch": sorted(needed - before), "gilib": opened, "jax": jax}))
 """
-ON_REQUEST = ("baselines", "book", "plots", "sklearn")  # rooms that are imported by their own name
+ON_REQUEST = ("baselines", "sklearn")  # rooms that are imported by their own name
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -94,5 +92,5 @@ def test_nothing_is_said_to_install_gilib_from_an_index():
 
 def test_glue_of_a_chapter_does_nothing_where_no_book_is_built(monkeypatch):
     monkeypatch.setitem(sys.modules, "myst_nb", None)
-    module = runpy.run_path(str(Path(gilib.__file__).parent / "book.py"))
+    module = runpy.run_path(str(ROOT / "experiments" / "book.py"))
     assert module["glue"]("a-number", 1.0, display=False) is None

@@ -30,12 +30,12 @@ def sheet(images: Tensor, columns: int = 5) -> Tensor:
 
 
 def main(name: str, target: str) -> None:
-    """Write the sheet of a set that `gilib.data.load_images` knows."""
+    """Write the sheet of a set that `experiments.images.load_images` knows."""
     from PIL import Image
 
-    import gilib
+    from experiments.images import load_images
 
-    data = gilib.data.load_images(name)
+    data = load_images(name)
     shown = firsts(data.test_x, data.test_y, len(data.class_names))
     Image.fromarray(sheet(shown).contiguous().numpy()).save(Path(target), optimize=True)
     print(f"{target}: {data.label}; {', '.join(data.class_names)}")

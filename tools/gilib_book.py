@@ -63,11 +63,13 @@ def configure(app: Sphinx, config: Config) -> None:
 
 
 PACKAGES = ("gilib", "experiments")
+BELOW = tuple(f"{package}." for package in PACKAGES)
 BY_NAME = (
-    "gilib.plots",
     "gilib.baselines",
     "gilib.sklearn",
     "experiments",
+    "experiments.images",
+    "experiments.plots",
     "experiments.sliders",
     "experiments.tables",
 )  # rooms that `import gilib` does not open
@@ -215,7 +217,7 @@ def leave_internal_names(
     if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] not in PACKAGES):
         return None
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
-        modules = [module for name, module in sys.modules.items() if name.split(".")[0] in PACKAGES]
+        modules = (module for name, module in list(sys.modules.items()) if name.startswith(BELOW))
         return content if any(hasattr(module, target) for module in modules) else None
     public = {f"{value.__module__}.{value.__qualname__}" for value in public_classes()}
     try:

@@ -28,12 +28,13 @@ PYTHON = [sys.executable]
 PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
 LINKS = "tests/site/test_links.py"
+RUNNER = "tests/experiments/runner"  # starts and kills processes, and waits for them
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
 STEALING = ["-n", "2", "--dist", "worksteal"]  # file after file, and no process waits at the end
 SEALED = ROOT / "tools" / "sealed"
 DATA = "GILIB_DATA"
 PUBLISHED = [  # tests that read published files, which do not ship, and skip without them
-    "tests/data/test_images.py",
+    "tests/experiments/images/test_images.py",
     "tests/data/test_tables.py",
     "tests/experiments/comparisons/test_posteriors_images.py",
     "tests/training/test_bali_collapse.py",
@@ -65,7 +66,8 @@ STAGES = {
             [*PYTHON, "-m", "mypy", "tools"],
         )
     ),
-    "unit": Stage(([*PYTEST, *STEALING, "--durations=40"],), sealed=True),
+    "unit": Stage(([*PYTEST, *STEALING, "--durations=40", "--ignore", RUNNER],), sealed=True),
+    "runner": Stage(([*PYTEST, RUNNER],), sealed=True),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),
@@ -76,7 +78,7 @@ STAGES = {
     "data": Stage(([*PYTEST, *IN_PARALLEL, *PUBLISHED],), needs_data=True),
 }
 ALL = tuple(name for name, stage in STAGES.items() if not stage.needs_data)
-ASIDE = ("lint", "wheel")  # one process each
+ASIDE = ("lint", "wheel", "runner")  # one process each
 BESIDE_THEM = ("book", "links")  # likewise
 
 

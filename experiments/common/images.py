@@ -18,9 +18,9 @@ from torch.nn.functional import one_hot
 import gilib
 from experiments.common.measuring import significant
 from experiments.common.methods import PRIORS, Posteriors, ends_global, posterior_of
+from experiments.images import ImageTensors
 from experiments.runner.experiment import Job
 from experiments.runner.records import Record
-from gilib.data import ImageTensors
 from gilib.files import replace_file
 from gilib.objectives import SteppedTempering
 from gilib.persistence import CheckpointError

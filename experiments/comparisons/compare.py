@@ -11,6 +11,7 @@ from statistics import mean
 import torch
 from tqdm.auto import tqdm
 
+from experiments import plots
 from experiments.comparisons.methods import METHODS, Method, adam, perceptron
 from experiments.comparisons.posteriors import LARGE, ORDER, SCALES, SMALL, of_size
 from experiments.comparisons.posteriors_run import trained
@@ -19,7 +20,6 @@ from experiments.comparisons.tasks import Task, task, validation_task
 from experiments.runner.experiment import Job
 from experiments.selecting import load_records
 from experiments.tables import number, table
-from gilib import plots
 from gilib.posteriors import Posterior
 from gilib.validation import check_choice, check_count, check_positive
 

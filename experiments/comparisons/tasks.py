@@ -13,9 +13,10 @@ from torch import Tensor
 import gilib
 from experiments.common.uci_splits import VALIDATION, Data, load, load_validation
 from experiments.comparisons.measures import measure
+from experiments.images import load_images
 from experiments.kurle2024.tasks import other_images
 from experiments.runner.records import Record
-from gilib.data import Dataset, classification_names, load_classification, load_images
+from gilib.data import Dataset, classification_names, load_classification
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gilib.data import load_classification, load_images, load_uci
+from experiments.images import load_images
+from gilib.data import load_classification, load_uci
 from gilib.validation import check_choice
 
 TABLES = ("spambase", "telescope", "diabetes")

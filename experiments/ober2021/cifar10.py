@@ -20,9 +20,15 @@ from experiments.common import images
 from experiments.common.images import ImageConfig
 from experiments.common.measuring import significant
 from experiments.common.methods import METHODS
+from experiments.images import (
+    ImageDataset,
+    ImageNormalisation,
+    ImageTensors,
+    load_images,
+    random_flip_and_crop,
+)
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
-from gilib.data import ImageDataset, ImageNormalisation, ImageTensors, load_images, random_flip_and_crop
 from gilib.data.storage import ChecksumError, DataError
 
 PRIORS = ("SpatialIWPrior (reference)", "ScalePrior", "SpatialIWPrior")

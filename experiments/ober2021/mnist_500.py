@@ -16,9 +16,9 @@ import gilib
 from experiments.common import images
 from experiments.common.images import ImageConfig
 from experiments.common.methods import METHODS
+from experiments.images import ImageDataset, load_images
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
-from gilib.data import ImageDataset, load_images
 
 PRIORS = ("StandardPrior", "NealPrior", "ScalePrior", "SpatialIWPrior (reference)")
 BASELINE = math.log(1 / 10)  # bound and log-likelihood of a network with equal class probabilities

@@ -1,12 +1,12 @@
-"""Data sets with their published splits: nine UCI regressions, labelled tables, images, a series and a toy.
+"""Tables with their published splits: nine UCI regressions, labelled points, a series and a toy.
 
-The package includes the nine regression sets, Spambase, MAGIC, the carbon dioxide of Mauna Loa and a sample
-of MNIST (`load_uci`, `load_classification`, `load_co2` and `load_images` name sources and licences). Other
-images are found on this machine or downloaded once. Every set is checked against a SHA-256 of its decoded
-values. Splits are generated, normalisation uses training data only, and no global random state is touched.
+The package includes the nine regression sets, Spambase, MAGIC and the carbon dioxide of Mauna Loa:
+`load_uci`, `load_classification` and `load_co2` name sources and licences. Every set is checked against a
+SHA-256 of its decoded values. Splits are generated, normalisation uses training data only, and no global
+random state is touched. Images are read by `experiments.images`, which comes with a checkout.
 
-Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `tables` and `images`
-list the sets and load them. `storage` finds and downloads files.
+Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `tables` lists the sets
+and loads them. `storage` finds their files.
 
 >>> import gilib.data
 >>> split = gilib.data.load_uci("yacht").split(0)
@@ -15,19 +15,8 @@ list the sets and load them. `storage` finds and downloads files.
 """
 
 from gilib.data.dataset import Dataset, Split, sha256_of, split_indices
-from gilib.data.images import (
-    ImageDataset,
-    ImageNormalisation,
-    ImageTensors,
-    image_names,
-    load_images,
-    random_crop,
-    random_flip,
-    random_flip_and_crop,
-    sha256_of_images,
-)
 from gilib.data.normalisation import Normalisation
-from gilib.data.storage import ChecksumError, DataError, DownloadError, data_directory
+from gilib.data.storage import ChecksumError, DataError, data_directory
 from gilib.data.tables import classification_names, load_classification, load_co2, load_uci, uci_names
 from gilib.data.toy_problem import ToyProblem, toy
 
@@ -35,25 +24,15 @@ __all__ = [
     "ChecksumError",
     "DataError",
     "Dataset",
-    "DownloadError",
-    "ImageDataset",
-    "ImageNormalisation",
-    "ImageTensors",
     "Normalisation",
     "Split",
     "ToyProblem",
     "classification_names",
     "data_directory",
-    "image_names",
     "load_classification",
     "load_co2",
-    "load_images",
     "load_uci",
-    "random_crop",
-    "random_flip",
-    "random_flip_and_crop",
     "sha256_of",
-    "sha256_of_images",
     "split_indices",
     "toy",
     "uci_names",

@@ -1,108 +1,12 @@
 import os
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
-from gilib.data import (
-    ChecksumError,
-    DataError,
-    DownloadError,
-    data_directory,
-    load_classification,
-    load_uci,
-    storage,
-)
-from gilib.data.storage import fetch, find_file, shipped_table, user_cache
+from gilib.data import ChecksumError, DataError, data_directory, load_classification, load_uci, storage
+from gilib.data.storage import find_file, shipped_table, user_cache
 
 YACHT = shipped_table("yacht")
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers by path: good, truncated, altered, of a wrong length or none, or not found."""
-
-    def do_GET(self):
-        kind = self.path.strip("/").split("/")[0]
-        content = {
-            "good": YACHT,
-            "truncated": YACHT,
-            "altered": YACHT.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1),
-            "abc": YACHT,
-            "huge": YACHT,
-            "endless": YACHT,
-        }.get(kind)
-        if content is None:
-            self.send_error(404)
-            return
-        self.send_response(200)
-        announced = {"abc": "abc", "huge": str(1 << 40), "endless": None}
-        length = announced.get(kind, str(len(content)))
-        if length is not None:
-            self.send_header("Content-Length", length)
-        self.end_headers()
-        self.wfile.write(content[:4000] if kind == "truncated" else content)
-
-    def log_message(self, *arguments):
-        """Keep the test's output clean."""
-
-
-@pytest.fixture(scope="module")
-def server():
-    """A web server on this machine; yields its address."""
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-@pytest.fixture
-def target(empty_directory) -> Path:
-    """Where a fetched file should end."""
-    return empty_directory / "uci" / "yacht" / "data.txt"
-
-
-def check(content: bytes) -> None:
-    if content != YACHT:
-        raise ChecksumError("other values")
-
-
-def leftovers(directory: Path) -> list[Path]:
-    return [path for path in directory.rglob("*") if path.is_file()]
-
-
-def test_fetched_checked_and_kept(server, target, empty_directory, capsys):
-    fetch(f"{server}/good", target, check)
-    assert leftovers(empty_directory) == [target] and target.read_bytes() == YACHT
-    assert "fetching yacht" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("kind", "error", "message"),
-    [
-        ("truncated", DownloadError, r"(?i)could not fetch http://127.*incomplete.*GILIB_DATA"),
-        ("missing", DownloadError, r"could not fetch .*404.*save that file by other means as .*data\.txt"),
-        ("altered", ChecksumError, "other values"),
-        ("abc", DownloadError, "Content-Length is 'abc', wanted a number of bytes.*GILIB_DATA"),
-        ("huge", DownloadError, "1099511627776 bytes or more, at most 268435456 are taken"),
-    ],
-)
-def test_bad_answers_leave_nothing_behind(server, target, empty_directory, kind, error, message, recwarn):
-    with pytest.raises(error, match=message):
-        fetch(f"{server}/{kind}", target, check)
-    assert leftovers(empty_directory) == [] and not recwarn.list
-
-
-def test_an_answer_that_does_not_end_is_left(server, target, empty_directory, monkeypatch):
-    fetch(f"{server}/endless", target, check)
-    target.unlink()
-    monkeypatch.setattr(storage, "MOST_BYTES", len(YACHT) - 1)
-    with pytest.raises(DownloadError, match=f"{len(YACHT)} bytes or more, at most {len(YACHT) - 1} "):
-        fetch(f"{server}/endless", target, check)
-    assert leftovers(empty_directory) == []
 
 
 @pytest.mark.parametrize(
@@ -127,12 +31,6 @@ def test_a_damaged_package_is_named_with_its_remedy(monkeypatch, content, error,
         load_uci("yacht")
     with pytest.raises(DataError, match="copy that ships with gilib .*: install gilib again"):
         load_classification("spambase")
-
-
-def test_a_folder_that_cannot_be_written_to(server, target, empty_directory):
-    empty_directory.write_text("a file where the folder should be")
-    with pytest.raises(DataError, match="cannot write to .*set the environment variable GILIB_DATA"):
-        fetch(f"{server}/good", target, check)
 
 
 @pytest.mark.parametrize("variable", ["GILIB_DATA", "cache"])

@@ -6,8 +6,8 @@ import re
 import pytest
 from bs4 import BeautifulSoup
 
+from experiments.plots import METHODS
 from experiments.sliders import Slider, SliderFrame
-from gilib.plots import METHODS
 
 GRID = [-1.0, 0.0, 1.0]
 NARROW = SliderFrame("1 point", [0.0, 0.5, 1.0], [0.1, 0.2, 0.1], "Less sure in the middle.")

@@ -59,12 +59,6 @@ print([len(gilib.data.load_classification(name).x) for name in ("spambase", "tel
     assert run(python, "-c", code, cwd=tmp_path) == "79635\n[4601, 19020]\n"
 
 
-def test_shipped_images_load(python: Path, tmp_path: Path) -> None:
-    code = "import gilib; data = gilib.data.load_images('mnist-500'); print(data.label)"
-    label = "MNIST (first 500 training and 1000 test images)"
-    assert run(python, "-c", code, cwd=tmp_path).strip() == label
-
-
 def test_quickstart_runs_from_the_wheel(python: Path, tmp_path: Path) -> None:
     """The second program of README needs scikit-learn and pandas, which a bare wheel does not bring."""
     block, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)

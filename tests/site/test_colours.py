@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser
 
-from gilib.plots import METHODS
+from experiments.plots import METHODS
 from tests.site.visits import Visit, visit
 
 NEAR = 3  # of 255, for a screen's rounding; no two methods of a figure are as close

@@ -70,7 +70,7 @@ def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site: Pa
         for cell in chapters.code(nbformat.read(path, as_version=4)):
             parts = ast.walk(ast.parse(cell.source))
             found |= {ast.unparse(part) for part in parts if isinstance(part, ast.Import | ast.ImportFrom)}
-    assert "from gilib.book import glue" in found
+    assert "from experiments.book import glue" in found
     run(python, "-c", "\n".join(sorted(found)), cwd=ROOT)
 
 

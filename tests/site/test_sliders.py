@@ -6,7 +6,7 @@ import re
 import pytest
 from playwright.sync_api import Browser, Page
 
-from gilib.plots import METHODS
+from experiments.plots import METHODS
 from tests.site.conftest import SITE
 from tests.site.visits import PHONE, visit
 

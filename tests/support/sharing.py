@@ -9,6 +9,7 @@ import torch
 from torch import distributed
 
 import gilib
+from experiments.images import random_flip_and_crop
 from gilib.training import SGHMC, VOGN, Bali, Checkpoint, DataParallel, NoisyKFAC, Speed
 from gilib.training.engine import run
 from tests.support import PRIORS, normals, own_parts, seeded, small_net
@@ -69,7 +70,7 @@ CASES = {
     "pointwise": lambda **s: fit(mlp(gilib.Factorised(), "scale"), batch_size=7, estimator="pointwise", **s),
     "factorised": lambda **s: fit(mlp(gilib.Factorised(), "spatial"), batch_size=6, seed=5, **s),
     "tempered": lambda **s: fit(mlp(prior="scale"), batch_size=6, kl_weight=lambda step: 0.1 * step, **s),
-    "lenet": lambda **s: lenet(augment=gilib.data.random_flip_and_crop, **s),
+    "lenet": lambda **s: lenet(augment=random_flip_and_crop, **s),
     "resnet": resnet,
     "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, rule=gilib.Adam(RATES), batch_size=7, **s),
     "frozen": lambda **s: fit(

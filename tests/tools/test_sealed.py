@@ -11,7 +11,7 @@ import stages
 REFUSED = {
     "an address": "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)",
     "a name": "import urllib.request; urllib.request.urlopen('http://example.org', timeout=1)",
-    "a data set": "import gilib; gilib.data.load_images('mnist')",
+    "a data set": "from experiments.images import load_images; load_images('mnist')",
     "a kernel": (
         "import nbformat.v4 as v4, nbclient; "
         "cell = v4.new_code_cell('import socket; socket.create_connection((\"192.0.2.1\", 80), timeout=1)'); "
@@ -47,7 +47,7 @@ def test_this_machine_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_tests_notebooks_and_book_are_sealed() -> None:
-    assert {name for name, stage in stages.STAGES.items() if stage.sealed} == {"unit", "notebooks", "book"}
+    assert {name for name, stage in stages.STAGES.items() if stage.sealed} == {"unit", "runner", "notebooks", "book"}
 
 
 def test_what_skips_without_published_files_has_a_stage_with_them() -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import gilib
-from gilib.data import DataError, load_classification, load_images, load_uci
+from experiments.images import load_images
+from gilib.data import DataError, load_classification, load_uci
 from gilib.training import Bali
 from tests.support import seeded
 from tests.support.layerwise import V0, fit, noise

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import gilib
+from experiments.images import random_flip_and_crop
 from gilib.training import Bali, LinearDecay, Speed
 from gilib.training.engine.run import Run
 from gilib.training.engine.settings import Settings
@@ -45,7 +46,7 @@ def mlp(**options):
 
 def lenet():
     net = gilib.models.lenet((1, 8, 8), 3, channels=2, inducing_points=IMAGES[:4], generator=seeded())
-    options = {"batch_size": 5, "augment": gilib.data.random_flip_and_crop}
+    options = {"batch_size": 5, "augment": random_flip_and_crop}
     return lambda recorded: train(net, gilib.Categorical(), IMAGES, LABELS, recorded, **options)
 
 

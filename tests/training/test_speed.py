@@ -5,6 +5,7 @@ import torch
 from torch.nn.functional import one_hot
 
 import gilib
+from experiments.images import load_images
 from gilib.arithmetic import product_precisions, set_product_precisions
 from gilib.training import Speed
 from gilib.training.gradients import speed
@@ -93,7 +94,7 @@ def test_log_pq_and_its_gradient_are_the_same_to_the_last_bit(prior, arithmetic)
 
 @pytest.fixture(scope="module")
 def digits():
-    return gilib.data.load_images("mnist-500").tensors("cpu")
+    return load_images("mnist-500").tensors("cpu")
 
 
 def lenet(digits):

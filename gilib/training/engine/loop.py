@@ -95,9 +95,9 @@ def fit(
         batch_size: points a step, drawn without replacement in each epoch; None: all points, which is best up
             to a few thousand.
         seed: seed of draws and minibatches, or R seeds, one for each replica.
-        augment: a random function of the inputs, applied at every step as `augment(x, generator=...)`, for
-            example `gilib.data.random_flip_and_crop`. Its generator is seeded and resumed separately from the
-            others; with R seeds, every replica has its own.
+        augment: a random function of the inputs, applied at every step as `augment(x, generator=...)`, such
+            as flips of images. Its generator is seeded and resumed separately from the others; with R seeds,
+            every replica has its own.
         on_divergence: "raise" stops with an error. "freeze" keeps the last parameters of a replica whose
             bound or gradient is not finite, or whose factorisation fails, and goes on with the others.
         checkpoint: `gilib.training.Checkpoint(path, every=..., deadline=...)`, or the path of a file.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import gilib
-from experiments import RecordError, load_records
+from experiments import RecordError, load_records, plots
 from experiments.comparisons import measures, posteriors, posteriors_run
 from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors import ORDER, SEARCHED, PosteriorConfig
@@ -17,7 +17,6 @@ from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
-from gilib import plots
 
 JOB = Job(torch.device("cpu"), None)
 

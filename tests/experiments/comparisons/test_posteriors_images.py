@@ -11,10 +11,11 @@ from experiments import RecordError, load_records
 from experiments.comparisons import posteriors, posteriors_images, posteriors_run, tasks
 from experiments.comparisons.methods import METHODS
 from experiments.comparisons.posteriors_images import DATASET, ORDER, PRIORS, SEARCHED, Tuned
+from experiments.images import load_images
 from experiments.runner.identity import identity
 from experiments.runner.running import run_experiment
 from experiments.runner.writing import append
-from gilib.data import DataError, load_images
+from gilib.data import DataError
 from gilib.metrics import auroc, entropy
 
 

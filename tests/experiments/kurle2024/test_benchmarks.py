@@ -10,6 +10,7 @@ import torch
 
 import gilib
 from experiments import select
+from experiments.images import ImageNormalisation, load_images
 from experiments.kurle2024 import measures, search, settings, tasks, training
 from experiments.kurle2024.training import CurveRecorder, TrainingConfig, look_steps
 from experiments.registry import EXPERIMENTS
@@ -56,11 +57,11 @@ def test_test_points_are_read_when_settings_are_frozen(tables, stage):
 
 
 def test_images_are_flat_and_seen_in_their_own_units(monkeypatch):
-    small = gilib.data.load_images("mnist-500")
+    small = load_images("mnist-500")
     task = tasks.load("mnist-500", 0, "curve", 0, CPU)
     assert task.classes == 10 and len(task.train) == 450 and len(task.monitored) == 50
     assert torch.equal(task.train.x, small.tensors().train_x[:450].flatten(1))
-    units = gilib.data.ImageNormalisation(torch.tensor([0.5], dtype=D), torch.tensor([0.1], dtype=D))
+    units = ImageNormalisation(torch.tensor([0.5], dtype=D), torch.tensor([0.1], dtype=D))
     brighter = dataclasses.replace(small, name="mnist", test_x=255 - small.test_x, normalisation=units)
     sets = {"mnist": small, "fashion-mnist": brighter}
     monkeypatch.setattr(tasks, "load_images", sets.get)

@@ -17,12 +17,12 @@ from torch.nn.functional import one_hot
 import gilib
 from experiments.common import images
 from experiments.common.methods import METHODS
+from experiments.images import ImageDataset, ImageNormalisation, load_images
 from experiments.ober2021 import cifar10, mnist_500
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from experiments.runner.running import run_experiment
-from gilib.data import ImageDataset, ImageNormalisation, load_images
 from gilib.data.storage import ChecksumError, DataError
 from gilib.persistence import CheckpointError
 from gilib.training import Paused

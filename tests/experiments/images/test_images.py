@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gilib.data import ImageDataset, image_names, load_images
-from gilib.data.images.catalogue import IMAGE_SETS
+from experiments.images import ImageDataset, image_names, load_images
+from experiments.images.catalogue import IMAGE_SETS
 
 SHIPPED = "mnist-500"
 BYTES_ALLOWED = 400_000
@@ -121,7 +121,7 @@ def test_the_sample(sample):
 
 def test_the_sample_is_small_and_without_a_date():
     entry = IMAGE_SETS[SHIPPED]
-    packed = {path.name: path.read_bytes() for path in (files("gilib.data") / "files").iterdir()}
+    packed = {path.name: path.read_bytes() for path in (files("experiments.images") / "files").iterdir()}
     images = {name: content for name, content in packed.items() if not name.endswith(".xz")}
     assert set(images) == set(entry.layouts[0].files)
     assert sum(map(len, images.values())) < BYTES_ALLOWED
@@ -181,5 +181,5 @@ FULL_FILES = IMAGE_SETS["mnist"].layouts[0].files
 
 def sample_files() -> list[bytes]:
     """The unpacked files of the sample."""
-    folder = files("gilib.data") / "files"
+    folder = files("experiments.images") / "files"
     return [gzip.decompress((folder / name).read_bytes()) for name in IMAGE_SETS[SHIPPED].layouts[0].files]

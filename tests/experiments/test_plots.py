@@ -6,7 +6,7 @@ import pytest
 
 matplotlib.use("agg")
 
-from gilib import plots  # noqa: E402
+from experiments import plots  # noqa: E402
 
 
 def test_colours_and_markers_are_distinct():

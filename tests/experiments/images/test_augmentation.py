@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from gilib.data import random_flip_and_crop
+from experiments.images import random_flip_and_crop
 
 C, H, W = 2, 5, 7
 

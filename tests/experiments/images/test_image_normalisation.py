@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from gilib.data import ImageNormalisation
+from experiments.images import ImageNormalisation
 
 D = torch.float64
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.images.normalisation import ImageNormalisation
 from gilib.arguments import Count, FloatingType, checked
-from gilib.data.images.normalisation import ImageNormalisation
 from gilib.validation import check_is_tensor
 
 
@@ -85,8 +85,8 @@ class ImageDataset:
         TypeError: if images are not uint8, or labels not int64.
         ValueError: if shapes do not fit, or a label has no name.
 
-    >>> import gilib.data
-    >>> gilib.data.load_images("mnist-500").label
+    >>> import experiments.images
+    >>> experiments.images.load_images("mnist-500").label
     'MNIST (first 500 training and 1000 test images)'
     """
 
@@ -129,8 +129,8 @@ class ImageDataset:
         Raises:
             ValueError: if a number is not a positive integer, or there are not that many images.
 
-        >>> import gilib.data
-        >>> gilib.data.load_images("mnist-500").subset(first=100).train_x.shape
+        >>> import experiments.images
+        >>> experiments.images.load_images("mnist-500").subset(first=100).train_x.shape
         torch.Size([100, 1, 28, 28])
         """
         for part, wanted, there in (("training", first, self.train_x), ("test", first_test, self.test_x)):
@@ -165,8 +165,8 @@ class ImageDataset:
             TypeError: if `dtype` is not a floating-point type.
             ValueError: if there is no normalisation, or it has another number of channels.
 
-        >>> import gilib.data
-        >>> gilib.data.load_images("mnist-500").tensors("cpu").test_x.dtype
+        >>> import experiments.images
+        >>> experiments.images.load_images("mnist-500").tensors("cpu").test_x.dtype
         torch.float32
         """
         chosen = self.normalisation if normalisation is None else normalisation

@@ -1,4 +1,4 @@
-"""Paste numbers of a chapter into its page: `from gilib.book import glue`.
+"""Paste numbers of a chapter into its page: `from experiments.book import glue`.
 
 When MyST-NB builds the book, this is MyST-NB's `glue`; elsewhere it does nothing.
 """

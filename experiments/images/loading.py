@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
+from experiments.images.catalogue import IMAGE_SETS, ImageSet, Layout, Variant, image_names
+from experiments.images.dataset import ImageDataset
+from experiments.images.download import fetch
+from experiments.images.formats import FORMATS, Arrays, File
+from experiments.images.normalisation import ImageNormalisation
 from gilib.arguments import checked
 from gilib.data import storage
-from gilib.data.images.catalogue import IMAGE_SETS, ImageSet, Layout, Variant, image_names
-from gilib.data.images.dataset import ImageDataset
-from gilib.data.images.formats import FORMATS, Arrays, File
-from gilib.data.images.normalisation import ImageNormalisation
 from gilib.data.storage import ChecksumError, DataError
 from gilib.validation import check_choice
 
@@ -83,7 +84,7 @@ def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
     from importlib.resources import files
 
     (layout,) = entry.layouts
-    folder = files("gilib.data") / layout.folders[0]
+    folder = files("experiments.images") / layout.folders[0]
     contents = [(name, (folder / name).read_bytes()) for name in layout.files]
     return layout, [File(f"gilib's own {name}", content, "install gilib again") for name, content in contents]
 
@@ -142,7 +143,7 @@ def _fetch(name: str, layout: Layout, k: int) -> Path:
             )
         _check(name, layout, k, FORMATS[layout.format].unpack(file))
 
-    storage.fetch(url, target, check)
+    fetch(url, target, check)
     return target
 
 

@@ -5,11 +5,11 @@ decodes them (`formats`), checks the result and returns an `ImageDataset` (`data
 pixels; `augmentation` flips and shifts images.
 """
 
-from gilib.data.images.augmentation import random_crop, random_flip, random_flip_and_crop
-from gilib.data.images.catalogue import image_names
-from gilib.data.images.dataset import ImageDataset, ImageTensors, sha256_of_images
-from gilib.data.images.loading import load_images
-from gilib.data.images.normalisation import ImageNormalisation
+from experiments.images.augmentation import random_crop, random_flip, random_flip_and_crop
+from experiments.images.catalogue import image_names
+from experiments.images.dataset import ImageDataset, ImageTensors, sha256_of_images
+from experiments.images.loading import load_images
+from experiments.images.normalisation import ImageNormalisation
 
 __all__ = [
     "ImageDataset",

@@ -19,7 +19,7 @@ class Variant:
 class Layout:
     """One way to store a set in files."""
 
-    format: str  # file format, a key of `gilib.data.images.formats.FORMATS`
+    format: str  # file format, a key of `experiments.images.formats.FORMATS`
     folders: tuple[str, ...]  # folders to search below a data directory; downloads go to the first
     files: tuple[str, ...]  # file names
     variants: tuple[Variant, ...]  # known contents of the files

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gilib.data import ImageDataset, ImageNormalisation, sha256_of_images
+from experiments.images import ImageDataset, ImageNormalisation, sha256_of_images
 
 D = torch.float64
 

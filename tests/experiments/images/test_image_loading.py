@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gilib.data import ChecksumError, DataError, load_images
-from gilib.data.images import catalogue, formats
-from gilib.data.images.catalogue import Layout, Variant
-from gilib.data.images.formats import FORMATS, Arrays, File, md5
+from experiments.images import catalogue, formats, load_images
+from experiments.images.catalogue import Layout, Variant
+from experiments.images.formats import FORMATS, Arrays, File, md5
+from gilib.data import ChecksumError, DataError
 
 SAMPLE = catalogue.IMAGE_SETS["mnist-500"]
 NAMES = catalogue.IDX_FILES
@@ -21,7 +21,7 @@ TRUNCATED = 1000
 
 def sample_bytes() -> dict[str, bytes]:
     """The files of the sample under the official names."""
-    folder = files("gilib.data") / "files"
+    folder = files("experiments.images") / "files"
     return {name: (folder / f"mnist-500-{name}").read_bytes() for name in NAMES}
 
 
