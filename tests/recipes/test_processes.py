@@ -215,8 +215,8 @@ def test_where_lengthscales_have_a_prior_noise_is_flat_by_its_deviation(sd, slop
 
 
 def test_a_short_wave_is_found():
-    x = torch.linspace(0, 1, 100, dtype=D)[:, None]
-    y = torch.sin(40 * math.pi * x) + 0.3 * normals(100, 1, seed=5)
+    x = torch.linspace(0, 1, 150, dtype=D)[:, None]
+    y = torch.sin(40 * math.pi * x) + 0.3 * normals(150, 1, seed=5)
     scales = gilib.data.Normalisation.fit(x, y)
     _, likelihood, _ = train(scales.x(x), scales.y(y))
     noise = likelihood.noise_variance.detach().sqrt() * scales.y_std
