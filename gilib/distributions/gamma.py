@@ -121,9 +121,7 @@ class _Tail(NamedTuple):
     """One tail of the Gamma distribution function, elementwise.
 
     The lower tail is integrated at a + 1, where the integrand has a single scale for every a, and
-    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a. At fixed z,
-
-        d log s / da = moment + sign · integral · (log s - ψ(exponent)).
+    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a.
     """
 
     sign: Tensor  # -1 for the lower tail, +1 for the upper
@@ -175,8 +173,8 @@ def _solve(a: Tensor, z: Tensor) -> Tensor:
     """Find log(s / a) by Halley's method on the logarithm of the tail's probability.
 
     The start is the larger of s = a (1 - 1/(9a) + z/(3√a))³ (Wilson & Hilferty, 1931; large a) and
-    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the first is zero). Three steps reach rounding error for a ≥ 0.05,
-    and five for a ≥ 1e-5, |z| ≤ 9. Each step cubes the error, so on a CPU a small change ends the iteration.
+    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the first is zero). Five steps reach rounding error for a ≥ 1e-5,
+    |z| ≤ 9. Each step cubes the error, so on a CPU a small change ends the iteration.
     """
     log_lower, log_upper = _log_normal_cdf(z), _log_normal_cdf(-z)
     cube_root = 1.0 - 1.0 / (9.0 * a) + z / (3.0 * a.sqrt())

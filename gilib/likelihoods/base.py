@@ -218,7 +218,7 @@ class Likelihood(nn.Module, Part, ABC):
         return found
 
     def link(self, targets: Tensor) -> Tensor:
-        """Return outputs that would explain the targets `[..., O]`; pseudo-outputs start from them."""
+        """Return outputs that would explain the targets `[..., O]`, where pseudo-outputs start."""
         return targets
 
     @classmethod
@@ -257,7 +257,7 @@ class Categorical(Likelihood):
         return distributions.Categorical(logits=outputs, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Estimate the expectation from one sample of the outputs, because a label depends on all outputs."""
+        """Estimate the expectation from one sample, because a label depends on all outputs."""
         return self.log_prob(functions(x), targets)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class LinkedMean(Likelihood):
         return self.offset.to(outputs) + outputs
 
     def link(self, targets: Tensor) -> Tensor:
-        """Return outputs that make the mean equal to the targets, or to counts plus a half."""
+        """Return outputs whose mean is the targets, or counts plus a half."""
         return self.linked(targets + _half(self.support)) - self.offset.to(targets)
 
     @classmethod

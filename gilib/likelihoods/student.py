@@ -26,9 +26,8 @@ class StudentT(Likelihood):
     """Student's t noise for targets with outliers, y_o ~ f_o + scale_o · t_ν, independent over outputs.
 
     Args:
-        scale: scale of the noise in units of the targets, one number for all outputs or a list with one for
-            each; its initial value if it is learned.
-        df: ν, the degrees of freedom, above 2 so that targets have a variance; the initial value if learned.
+        scale: initial scale of the noise, one number for all outputs or a list with one for each.
+        df: initial ν, the degrees of freedom, above 2 so that targets have a variance.
         learn: whether scale and ν are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own scale and ν.
 

@@ -78,10 +78,7 @@ def predict_batches(
     batch_size: int,
     generator: GeneratorLike | None = None,
 ) -> Iterator[Prediction]:
-    """Predict batch by batch, so that S outputs of all points are never in memory together.
-
-    Arguments are those of `predict`.
-    """
+    """Predict batch by batch, with less memory; arguments are those of `predict`."""
     x = checked_inputs(drawable, x, normalisation)
     for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
         yield _predicted(drawable, likelihood, [part], normalisation)
@@ -209,10 +206,7 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Return columns that lie outside by a quarter of their width at 95 % of at least five points `[N, D]`.
-
-    Columns that hardly varied in training are left out, because any new value lies outside.
-    """
+    """Return columns, if they varied, that lie outside by a quarter of their width at 95 % of five points."""
     if len(distance) < 5:
         return []
     most = (distance > 0.25 * width).double().mean(0) > 0.95

@@ -172,7 +172,7 @@ class Recipe(Checked, ABC):
         return torch.randperm(x.shape[-2], generator=generator)[: self.num_inducing].to(x.device)
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """Return how many draws a prediction needs: all of them, unless fewer give the same result."""
+        """Return how many draws a prediction needs; fewer than asked for if they give the same result."""
         return num_samples
 
     def rule(self) -> Adam:
@@ -282,11 +282,7 @@ def bound(
 
 
 def at_once(points: int, outputs: int) -> int:
-    """Return how many points to evaluate at a time, so that memory does not grow with many outputs.
-
-    >>> at_once(1000, 10), at_once(1000, 1000)
-    (1000, 100)
-    """
+    """Return how many points to evaluate at a time, so that memory does not grow with many outputs."""
     return max(1, points * 100 // max(outputs, 100))
 
 

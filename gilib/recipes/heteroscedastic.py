@@ -59,7 +59,7 @@ class HeteroscedasticProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return two processes at the same inducing points; the mean has the first of its kernels."""
+        """Return two processes at the same inducing points."""
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 

@@ -64,11 +64,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             minutes for ten thousand, and twenty for forty thousand. None: "heteroscedastic_gp" for up to a
             thousand rows, and "network" for more rows or if `hidden`, `lr` or `batch_size` is given.
         hidden: widths of the network's hidden layers; None: the recipe's.
-        num_inducing: greatest number of inducing points; makes the Gaussian process sparse. Raise it if that
-            raises `elbo_`.
-        steps: number of training steps. Raise it if twice as many raise `elbo_` by more than you can ignore.
-        lr: learning rate of Adam. Lower it if the bound jumps (`history_.plot()`).
-        batch_size: number of points in a step. Set it for more than a few thousand rows.
+        num_inducing: greatest number of inducing points; makes the Gaussian process sparse.
+        steps: number of training steps.
+        lr: learning rate of Adam.
+        batch_size: number of points in a step.
         num_samples: number of functions drawn for a prediction. Use a thousand if tails matter.
         recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
         kernel: a `gilib.kernels.Kernel` for `model="gp"`, which replaces the kernels that are otherwise
@@ -92,13 +91,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         likelihood_: the likelihood with the learned noise, for normalised targets.
         normalisation_: the normalisation of inputs and targets.
         elbo_: evidence lower bound, nats per data point, for targets in original units.
-        elbos_: the bounds of all candidates by name. `model_` is the name of the best, and `histories_` holds
-            the histories of all.
+        elbos_: the bounds of all candidates by name, as `histories_` holds their histories. `model_` is the
+            name of the best.
         noise_sd_: standard deviation of the noise of every output in original units, `[O]`; of the logarithms
-            for `target="log"`. If it varies with the input or the mean, it is the root mean square over the
-            training inputs.
+            for `target="log"`. If it varies, it is the root mean square over the training inputs.
         stretch_: factor by which `calibrate` stretched the predictions of every output, `[O]`; ones after
-            `fit`. Those of outputs that vary are `normalisation_.y_stretch`.
+            `fit`.
         history_: history of the training; `history_.verdict()` says in words whether it has converged.
         converged_: whether the bound was level at the end, which is no proof of convergence.
         n_iter_: number of training steps.
