@@ -104,7 +104,6 @@ def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
 UNREAD = {
     "a process has no hidden layers": (BayesianRegressor("gp", hidden=(5,)), Y, "'gp' does not read hidden"),
     "nor a learning rate": (BayesianRegressor("gp", lr=0.1, batch_size=9), Y, "read lr, batch_size: leave"),
-    "with varying noise": (BayesianRegressor("heteroscedastic_gp", lr=0.1), Y, "does not read lr"),
     "a deep one has no hidden layers": (BayesianRegressor("deep_gp", hidden=(5,)), Y, "does not read hidden"),
     "a recipe says all": (BayesianRegressor(recipe=QUICK_RECIPE, steps=3), Y, "of your own does not read"),
     "nor for classes": (BayesianClassifier("gp", lr=0.1), LABELS, "'gp' does not read lr"),

@@ -12,7 +12,7 @@ import gilib
 from gilib.recipes import bound
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from gilib.training import Bali
-from tests.support import D, assert_equal, normals
+from tests.support import D, assert_equal, normals, seeded
 
 X = np.random.default_rng(0).normal(size=(24, 2))
 Y = X[:, 0] - np.sin(X[:, 1]) + 0.1 * np.random.default_rng(1).normal(size=24)
@@ -87,10 +87,6 @@ def test_the_bound_is_that_of_repeated_rows(model, kind, classes):
     truth = bound(net, likelihood, x[AGAIN], y[AGAIN], generator=seeded(), **options)
     assert_equal(found, truth, 1e-10)
     assert abs(float(truth - bound(net, likelihood, x, y, generator=seeded(), **options))) > 1e-3
-
-
-def seeded():
-    return torch.Generator().manual_seed(0)
 
 
 def test_half_a_row_counts_half():
