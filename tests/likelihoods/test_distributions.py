@@ -23,11 +23,7 @@ CASES = {
         COUNTS,
         lambda f: scipy.stats.nbinom(0.8, 0.8 / (0.8 + 2.5 * np.exp(f))),
     ),
-    "gamma": (
-        Gamma(2.5, 0.8),
-        POSITIVE,
-        lambda f: scipy.stats.gamma(0.8, scale=2.5 * np.exp(f) / 0.8),
-    ),
+    "gamma": (Gamma(2.5, 0.8), POSITIVE, lambda f: scipy.stats.gamma(0.8, scale=2.5 * np.exp(f) / 0.8)),
     "beta": (
         Beta(0.25, 3.0),
         SHARES,
