@@ -162,7 +162,7 @@ def test_what_is_not_warned_of():
     unit = gilib.data.Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        gilib.predict(net, likelihood, torch.tensor([[6.9, 0.0], [-6.9, 0.0], [900.0, 0.0]], dtype=D), 2)
+        gilib.predict(net, likelihood, torch.tensor([[6.9, 0.5], [-6.9, 0.0], [900.0, 0.0]], dtype=D), 2)
         gilib.predict(net, likelihood, far, 2, normalisation=unit)
         gilib.predict(small_net(gilib.GlobalInducing()), likelihood, far, 2)
 
