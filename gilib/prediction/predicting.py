@@ -206,7 +206,10 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Return columns, if they varied, that lie outside by a quarter of their width at 95 % of five points."""
+    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more.
+
+    Columns that hardly varied in training are left out, because any new value lies outside.
+    """
     if len(distance) < 5:
         return []
     most = (distance > 0.25 * width).double().mean(0) > 0.95
