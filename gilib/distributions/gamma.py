@@ -7,8 +7,8 @@ from log(1 - F_a(s)) = log Φ(-z) for large s. Either tail is a positive, smooth
     1 - F_a(s) = s p_a(s) ∫_0^∞ exp( a w - s (e^w    - 1)) dw,
 
 computed with the double-exponential trapezoidal rule (Takahasi & Mori, 1974). The derivative in a needs only
-the first moment of the same integrand (Figurnov et al., 2018); `torch.special.gammainc` has none. All
-computation is in float64, and on accelerators no branch depends on data.
+the first moment of the same integrand (Figurnov et al., 2018). All computation is in float64, and on
+accelerators no branch depends on data.
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ def test_rows_that_count_are_rows_that_are_repeated(model, target):
     assert weighted.elbos_ == repeated.elbos_
     assert np.array_equal(weighted.noise_sd_, repeated.noise_sd_)
     assert np.array_equal(weighted.predict(X), repeated.predict(X))
+    mean_square = np.average(np.square(weighted.noise_sd(X)), 0, COUNTS)
+    np.testing.assert_allclose(weighted.noise_sd_, np.sqrt(mean_square))
 
 
 @pytest.mark.parametrize(
