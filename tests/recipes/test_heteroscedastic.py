@@ -75,6 +75,6 @@ def test_the_better_of_two_searches_is_kept():
     noise = 0.7 * x[:, :1].exp() * torch.randn(80, 1, generator=source, dtype=D)
     y = x[:, :1] + 0.5 * x[:, 1:2] + noise
     y = (y - y.mean()) / y.std()
-    trained = RECIPES["heteroscedastic_gp"].train(x, y, progress=False)
+    trained = gilib.recommended("heteroscedastic_gp", steps=30).train(x, y, progress=False)
     bound = float(gilib.recipes.bound(trained.network, trained.likelihood, x, y))
     assert bound > -0.8  # from a mean that fits all it can, noise stays level: -1.2
