@@ -43,16 +43,22 @@ def training(net: gilib.Network, bound: Callable[[Any], Tensor], samples: int) -
 
 
 def network(
-    points: int, inputs: int, inducing: int, samples: int, precision: str, replicas: tuple[int, ...] = ()
+    points: int,
+    inputs: int,
+    inducing: int,
+    samples: int,
+    precision: str,
+    replicas: tuple[int, ...] = (),
+    above: Any = None,
 ) -> Step:
-    """A step of 2 × 50 units with global inducing points on data of a shape."""
+    """A step of 2 × 50 units with global inducing points; the posterior `above` the first layer, if given."""
     shapes = (points, inputs), (points, 1), (inducing, inputs)
     x, y, u = (normals(*shape, seed=k) for k, shape in enumerate(shapes))
     net = gilib.models.mlp(
         inputs,
         (50, 50),
         1,
-        posterior=gilib.GlobalInducing(precision=precision),
+        posterior=(first := gilib.GlobalInducing(precision=precision), *[above or first] * 2),
         prior=gilib.NealPrior(),
         inducing_points=u,
         replicas=replicas,
@@ -101,6 +107,7 @@ CASES: dict[str, Callable[[], Step]] = {
     "toy": lambda: network(40, 1, 100, 10, "per_output"),
     "concrete": lambda: network(927, 8, 927, 10, "per_output"),
     "yacht, shared precisions": lambda: network(277, 6, 100, 2, "shared"),
+    "first layer alone": lambda: network(277, 6, 100, 2, "shared", above=gilib.Factorised()),
     "16 replicas": lambda: network(277, 6, 100, 2, "per_output", (16,)),
     "convolution, 32 pixels": lambda: convolution(100, 32, 32),
     "convolution, 8 pixels": lambda: convolution(100, 32, 8),

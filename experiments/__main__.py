@@ -15,7 +15,7 @@ from experiments.runner.memory import keep_memory
 from experiments.runner.merging import merge
 from experiments.runner.records import SCALES, RecordError, diverged
 from experiments.runner.running import DEVICES, PLACES, Placement, repeat, run_experiment, status
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.training import Speed
 from gilib.training.gradients.speed import PRECISIONS
 

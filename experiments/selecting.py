@@ -10,7 +10,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
 from experiments.runner.records import SCALES, Record, RecordError, diverged, records_of, results_file
-from gilib.data.storage import DataError
+from gilib.data import DataError
 
 
 def load_records(name: str) -> list[Record]:

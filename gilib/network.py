@@ -16,30 +16,23 @@ from gilib.layers import Layer, Sequential
 from gilib.posteriors import BuildContext
 from gilib.randomness import GeneratorLike, Noise, check_generator
 from gilib.sites import Shape
-from gilib.validation import (
-    as_replicas,
-    as_tensor,
-    check_precision,
-    check_tensor,
-)
+from gilib.validation import as_replicas, as_tensor, check_precision, check_tensor
 
 
 class Network(nn.Module, Checked):
     """A Bayesian neural network, drawn layer by layer (Ober & Aitchison, 2021, Algorithm 1).
 
     Args:
-        inducing_points: U_0, `[M, ...]`, their initial values; learned. None if no layer needs them.
+        inducing_points: initial inducing points U_0, `[M, ...]`, a tensor or array; None if no layer needs
+            them.
         layers: gilib layers and plain `torch.nn` modules, in order.
-        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`, or labels of
-            classes `[M]`, integers, which become ±2; None: standard normals.
-        input_shape: shape of one input point; needed only if neither inducing points nor the first layer
-            tell.
+        pseudo_outputs: initial pseudo-outputs of the last layer with weights, `[M, O]`, a tensor or array, or
+            integer labels `[M]`, which become ±2; None: standard normals.
+        input_shape: shape of one input point, unless inducing points or the first layer determine it.
         replicas: shape of the replica axes R: that many independent networks in one, for example `(20,)`.
-            Inducing points and pseudo-outputs may carry these axes, `[R, M, ...]`.
+            Inducing points and pseudo-outputs may have these axes, `[R, M, ...]`.
         generator: source of the initial values.
-        dtype: of the parameters; None: that of the inducing points, or torch's default.
-
-    Inducing points and pseudo-outputs may also be arrays of numpy.
+        dtype: dtype of the parameters; None: that of the inducing points, or torch's default.
 
     Attributes:
         inducing_points: `[R, M, ...]`, or None.
@@ -106,7 +99,7 @@ class Network(nn.Module, Checked):
             raise
 
     def _joined(self, inducing_points: Tensor | None, context: BuildContext) -> Shape:
-        """Build all layers; the shape of one output point."""
+        """Build all layers, and return the shape of one output point."""
         output_shape = self.layers.join(self.input_shape, context)
         if context.pseudo_outputs is not None and not self.layers.starts_at_targets:
             raise ValueError(
@@ -117,7 +110,7 @@ class Network(nn.Module, Checked):
         return output_shape
 
     def _point_axes(self, inducing_points: Tensor, given: Shape | None) -> int:
-        """Axes of one inducing point, `[M, ...]` or `[R, M, ...]`; the first layer may know."""
+        """Return the number of axes of one inducing point, `[M, ...]` or `[R, M, ...]`."""
         known = self.layers.input_axes() if given is None else len(given)
         replicas = "".join(f"{size}, " for size in self.replicas)
         if known is not None:
@@ -164,7 +157,7 @@ class Network(nn.Module, Checked):
 
     @property
     def noise_size(self) -> int:
-        """How many standard normals one draw takes."""
+        """Number of standard normals that one draw needs."""
         return self.layers.noise_size
 
     def draw(
@@ -172,41 +165,33 @@ class Network(nn.Module, Checked):
     ) -> Draw:
         """Draw `num_samples` functions from the posterior.
 
-        The inducing points pass through each layer once; the drawn functions can then be evaluated at any
-        points, in any batches, as often as one likes.
-
         Args:
             num_samples: S.
-            generator: source of the noise; None: torch's default one.
-            noise: standard normals `[S, R, noise_size]` in place of a generator, as from `base_noise`.
+            generator: source of the noise; None: torch's default generator.
+            noise: standard normals `[S, R, noise_size]` from `base_noise`, which replace the generator.
 
         Returns:
             A `Draw`: call it on x `[N, D]` (or `[R, N, D]`) for `[S, R, N, O]`; `log_pq` is `[S, R]`, nats.
 
         Raises:
-            FactorisationError: naming the layer, if a posterior precision cannot be factorised.
+            FactorisationError: if a posterior precision cannot be factorised; the message names the layer.
         """
         drawn = self.layers.draw(self.inducing_points, num_samples, generator=generator, noise=noise)
         return replace(drawn, input_axes=len(self.input_shape))
 
     def sample(self, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """What `draw`, `estimate` and `joint_draw` give, as a pure function of standard normals.
-
-        Args:
-            noise: as from `layers.noise_for(mode, S, N)`.
-            mode: `Draw`, `Estimate` or `JointDraw`.
-        """
+        """Draw, estimate or draw jointly, as a pure function of noise from `layers.noise_for(mode, S, N)`."""
         inducing = None if self.inducing_points is None else self.inducing_points.clone()
         with exact_products():
             drawn = self.layers.located("", self.layers.sample, inducing, noise, mode)
         return replace(drawn, input_axes=len(self.input_shape))
 
     def reference_tensor(self) -> Tensor | None:
-        """A tensor that tells dtype and device, if there is any."""
+        """Return a tensor with the network's dtype and device; None if it has none."""
         return self.layers.reference_tensor() if self.inducing_points is None else self.inducing_points
 
     def base_noise(self, num_samples: int, generator: GeneratorLike | None = None) -> Tensor:
-        """Standard normals `[S, R, noise_size]`, from which `draw(noise=...)` is a pure function."""
+        """Return standard normals `[S, R, noise_size]` for `draw(noise=...)`."""
         return self.layers.base_noise(num_samples, generator)
 
     def estimate(
@@ -217,10 +202,9 @@ class Network(nn.Module, Checked):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> Estimate:
-        """The other face of the posterior, for training: each of `num_points` points is sampled anew.
+        """Sample functions for training, evaluated at N = `num_points` points, each sampled independently.
 
-        It will be evaluated at N = `num_points` points, and `elbo` takes it like a draw. Other arguments are
-        as for `draw`, but noise is from `estimate_noise`.
+        Other arguments are as for `draw`, but noise is from `estimate_noise`.
         """
         drawn = self.layers.estimate(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
@@ -235,10 +219,10 @@ class Network(nn.Module, Checked):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> JointDraw:
-        """Draw functions exactly, but for `num_points` points only: what `iwbo` takes of deep GPs.
+        """Draw functions exactly, for one evaluation at N = `num_points` points, as `iwbo` needs of deep GPs.
 
-        Where no layer is a Gaussian process it is `draw`. It is evaluated once, at N = `num_points` points.
-        Other arguments are as for `draw`, but noise is from `layers.noise_for(JointDraw, S, N)`.
+        Where no layer is a Gaussian process it is `draw`. Other arguments are as for `draw`, but noise is
+        from `layers.noise_for(JointDraw, S, N)`.
         """
         drawn = self.layers.joint_draw(
             self.inducing_points, num_samples, num_points, generator=generator, noise=noise
@@ -248,7 +232,7 @@ class Network(nn.Module, Checked):
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
-        """Standard normals `[S, R, P]` and `[S, R, N, Q]`, whose pure function `estimate(noise=...)` is."""
+        """Return standard normals `[S, R, P]` and `[S, R, N, Q]` for `estimate(noise=...)`."""
         return self.layers.estimate_noise(num_samples, num_points, generator)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -258,6 +242,6 @@ class Network(nn.Module, Checked):
         )
 
     def config(self) -> ConfigDict:
-        """The architecture as plain data."""
+        """Return the architecture as plain data."""
         shapes = {"input_shape": self.input_shape, "replicas": self.replicas}
         return plain({"layers": list(self.layers), "inducing_points": self._inducing_shape, **shapes})

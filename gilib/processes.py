@@ -69,9 +69,8 @@ class Inducing:
     def arithmetic(self, x: Tensor, weights: Tensor) -> torch.dtype:
         """Return the dtype for aᵀw: float64 if rounding may exceed a tenth of the nugget's deviation.
 
-        R⁻¹ amplifies the rounding error of k, at most ε σ² with the variance σ²: it moves aᵀw by about
-        ε σ² |diag(r) w|, where r_i is the norm of row i of R⁻¹. On an accelerator, where no values are read,
-        return the dtype of `x`.
+        A rounding error of k, at most ε σ², moves aᵀw by about ε σ² |diag(r) w|, where r_i is the norm of
+        row i of R⁻¹. On an accelerator, where no values are read, return the dtype of `x`.
         """
         if x.dtype == torch.float64 or not readable(weights):
             return x.dtype
@@ -158,9 +157,7 @@ class Path(GaussianFunction):
 
         f(x) = φ(x)ᵀω + a(x)ᵀ (w - R⁻¹ (φ(Z)ᵀω + √jitter ε))
 
-    On average over the random features φ, mean and covariance are exact. Given the features, the covariance
-    has an error of about σ²/√F, where σ² is the kernel's variance. Likelihoods use the exact `moments` at
-    single points.
+    On average over the random features φ, mean and covariance are exact. `moments` are exact at each point.
     """
 
     approximate: ClassVar[bool] = True
@@ -172,37 +169,27 @@ class Path(GaussianFunction):
 
     @classmethod
     def of(
-        cls,
-        inducing: Inducing,
-        distribution: WeightDistribution,
-        drawn: Tensor,
-        noise: Tensor,
-        num_features: int,
+        cls, inducing: Inducing, distribution: WeightDistribution, drawn: Tensor, noise: Tensor, features: int
     ) -> Path:
-        """Construct a path from given normals.
+        """Construct a path through w, `[S, R, M, O]`, from standard normals.
 
-        Args:
-            inducing: prior of the process at its inducing inputs.
-            distribution: distribution of w, for `moments`.
-            drawn: w, `[S, R, M, O]`.
-            noise: standard normals, `[S, R, size]`: for the features, `[S, R, F, P]`; for their weights ω,
-                `[S, R, F, O]`; and for the jitter, ε, `[S, R, M, O]`.
-            num_features: F.
+        The normals, `[S, R, size]`, are for the features, `[S, R, F, P]`; for their weights ω,
+        `[S, R, F, O]`; and for the jitter, ε, `[S, R, M, O]`.
         """
         points, outputs = drawn.shape[-2:]
-        pieces = noise.split(cls.sizes(inducing.kernel, num_features, points, outputs), -1)
-        features = pieces[0].unflatten(-1, (num_features, -1))
+        pieces = noise.split(cls.sizes(inducing.kernel, features, points, outputs), -1)
+        white = pieces[0].unflatten(-1, (features, -1))
         weights, jitter = (piece.unflatten(-1, (-1, outputs)) for piece in pieces[1:])
-        weights = weights / math.sqrt(num_features)
+        weights = weights / math.sqrt(features)
         smooth = inducing.kernel.without_white()  # what white noise adds is each inducing point's own
-        prior = smooth.features(inducing.inputs, features) @ weights
+        prior = smooth.features(inducing.inputs, white) @ weights
         nugget = inducing.nugget
         if smooth is not inducing.kernel:
             diagonals = (kernel.diagonal(inducing.inputs.double()) for kernel in (inducing.kernel, smooth))
             nugget = nugget + torch.sub(*diagonals)[..., None]
         prior = prior.double() + nugget.sqrt() * jitter.double()
         correction = drawn - (inducing.inverse @ prior).to(drawn.dtype)
-        return cls(inducing, distribution, features, weights, correction)
+        return cls(inducing, distribution, white, weights, correction)
 
     @staticmethod
     def sizes(kernel: KernelFunction, num_features: int, points: int, outputs: int) -> tuple[int, int, int]:

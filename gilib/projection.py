@@ -4,9 +4,7 @@ With kernel values k = k(x, Z), R⁻¹, and w_o ~ N(m_o, S_o), let a = R⁻¹ k.
 aᵀ S_o a. If the inducing outputs of several layers are jointly Gaussian, the covariance S' of a layer with a
 later one gives fields S' a at every point, and the later layer's own a' gives products a'ᵀ S' a. For a
 squared exponential kernel the exponents may be passed instead of its values, which are then computed here.
-
-Large samples are processed one by one: their intermediate results, some hundred kilobytes, then stay in the
-cache. For all samples together they would travel to memory and back a dozen times.
+Large samples are processed one by one, so that their intermediate results stay in the cache.
 """
 
 from __future__ import annotations
@@ -61,14 +59,10 @@ class Columns(NamedTuple):
 def project(
     kernel: Tensor | Exponents, inverse: Tensor, mean: Tensor, covariance: Tensor | None
 ) -> Projected:
-    """Compute the terms for a distribution of w with independent columns.
+    """Compute the terms for a distribution of w with independent columns; leading axes broadcast.
 
-    Args:
-        kernel: k(x, Z), `[..., N, M]`, or its exponents.
-        inverse: R⁻¹, `[..., M, M]`.
-        mean: m, `[..., M, O]`.
-        covariance: S, symmetric, `[..., O, M, M]`, or `[..., 1, M, M]` if outputs share it; or None. Leading
-            axes broadcast.
+    The kernel is k(x, Z), `[..., N, M]`, or its exponents; the inverse R⁻¹, `[..., M, M]`; the mean m,
+    `[..., M, O]`; the covariance S, symmetric, `[..., O, M, M]`, `[..., 1, M, M]` for all outputs, or None.
     """
     columns, outputs = mean, mean.shape[-1]
     if covariance is not None:
@@ -80,13 +74,9 @@ def project(
 def project_columns(
     kernel: Tensor | Exponents, inverse: Tensor, columns: Columns, fields: Sequence[Tensor] = ()
 ) -> Projected:
-    """Compute the terms for one layer of a joint distribution.
+    """Compute the terms for one layer of a joint distribution; kernel and inverse are as in `project`.
 
-    Args:
-        kernel: k(x, Z), `[..., N, M]`, or its exponents.
-        inverse: R⁻¹, `[..., M, M]`.
-        columns: columns of this layer.
-        fields: fields of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
+    `fields` are those of every earlier layer, J times M numbers at every point, `[..., N, J M]`.
     """
     first, right = kernel[:2] if isinstance(kernel, Exponents) else (kernel, None)
     parts = [first, inverse] if right is None else [first, right, inverse]
@@ -103,10 +93,7 @@ def project_columns(
 def projected_at_once(
     kernel: Tensor, inverse: Tensor, columns: Columns, fields: Sequence[Tensor]
 ) -> Projected:
-    """Compute all samples at once by plain products, for small samples and for samples that share a.
-
-    Arguments as for `project_columns`, but the kernel's values.
-    """
+    """Compute all samples at once by plain products, for small samples and for samples that share a."""
     white = product(kernel, inverse.mT)
     products = product(white, columns.values)
     own, *onward, mean = (products[..., part] for part in columns.parts)
@@ -133,13 +120,12 @@ class _Project(Operation):
 
         Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
 
-    The products S_q a are stored, because reading them takes a tenth of the time of computing them again. The
-    k and a of a sample are stored as `[M, N]`, with points along the last axis, so that no product copies
-    them; so are the means and the gradient of the columns. If there are other terms than means, a is stored
-    by rows, too. The kernel argument is k itself, or the left coordinates of its exponents with `right` for
-    the right ones. In the second case k is computed and stored here, and its gradient passes to the
-    coordinates sample by sample. This happens in float64, the dtype of the coordinates, because the gradient
-    of a lengthscale is a small difference of large numbers.
+    The products S_q a are stored. The k and a of a sample are stored as `[M, N]`, with points along the last
+    axis, so that no product copies them; so are the means and the gradient of the columns. If there are other
+    terms than means, a is stored by rows, too. The kernel argument is k itself, or the left coordinates of
+    its exponents with `right` for the right ones. In the second case k is computed and stored here, and its
+    gradient passes to the coordinates in float64, their dtype, because the gradient of a lengthscale is a
+    small difference of large numbers.
     """
 
     @staticmethod

@@ -21,7 +21,7 @@ from experiments.ober2021 import cifar10, dgp_uci
 from experiments.runner.memory import keep_memory
 from experiments.runner.records import results_directory
 from experiments.runner.running import Placement, run_experiment
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.training import Speed
 
 

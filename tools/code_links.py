@@ -15,10 +15,18 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx_codeautolink import extension
 from sphinx_codeautolink.extension import SphinxCodeAutoLink
-from sphinx_codeautolink.extension.block import CodeBlockAnalyser, CodeExample, Name, SourceTransform
+from sphinx_codeautolink.extension.block import (
+    BUILTIN_BLOCKS,
+    CodeBlockAnalyser,
+    CodeExample,
+    Name,
+    SourceTransform,
+)
 from sphinx_codeautolink.extension.cache import DataCache
 
 import gilib_book
+
+LANGUAGES = {"default", "ipython3", "pycon", "python"}  # of this book; every page is searched for each
 
 
 class Analyser(CodeBlockAnalyser):
@@ -79,6 +87,8 @@ def note_origins(app: Sphinx, env: Any) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Before the package reads the names that are documented."""
+    for language in BUILTIN_BLOCKS.keys() - LANGUAGES:
+        del BUILTIN_BLOCKS[language]
     extension.CodeBlockAnalyser, extension.DataCache = Analyser, Kept
     sphinx_codeautolink.SphinxCodeAutoLink = Links
     app.setup_extension("sphinx_codeautolink")

@@ -69,6 +69,7 @@ BY_NAME = (
     "gilib.sklearn",
     "experiments",
     "experiments.images",
+    "experiments.labelled",
     "experiments.plots",
     "experiments.sliders",
     "experiments.tables",

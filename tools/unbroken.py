@@ -13,6 +13,7 @@ SPACE = re.compile(rf"(?<=\d) (?={UNIT}|\d{{3}}\b)|(?<=\w) (?=→ \w)|(?<=\w →
 FIRST = re.compile(rf"^ (?={UNIT})")  # the number stands before, pasted or a formula
 OPENS = re.compile(r"[(\[“‘]+$")
 CLOSES = re.compile(r"[.,;:!?)\]”’%]+|'s\b[.,;:!?)]*|-(?=\w)")
+NUMBER = re.compile(r"[\d.]+e-\d+")
 CODE = (nodes.literal, nodes.FixedTextElement, nodes.math, nodes.raw, addnodes.desc_signature)
 
 
@@ -34,6 +35,8 @@ def together(children: list[nodes.Node]) -> list[nodes.Node]:
         node = left.popleft()
         if isinstance(node, nodes.Text):
             node = nodes.Text(spaced(node, found[-1].astext() if found else ""))
+        elif isinstance(node, nodes.literal) and NUMBER.fullmatch(node.astext()):
+            node["classes"].append("kept")
         elif isinstance(node, nodes.math):
             opens = found and isinstance(found[-1], nodes.Text) and OPENS.search(found[-1])
             closes = left and isinstance(left[0], nodes.Text) and CLOSES.match(left[0])

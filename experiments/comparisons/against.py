@@ -18,9 +18,9 @@ from experiments.comparisons.defaults import MORE
 from experiments.comparisons.posteriors import SMALL
 from experiments.comparisons.rivals import APART, CLASSES_ONLY, METHODS, OURS, REGRESSION_ONLY, prepare
 from experiments.comparisons.tasks import MOONS, broken, measured, task
+from experiments.labelled import classification_names
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record, diverged
-from gilib.data import classification_names
 from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
 

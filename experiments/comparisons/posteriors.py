@@ -16,7 +16,7 @@ from experiments.kurle2024 import search as bali_search
 from experiments.kurle2024.search import BaliSettings
 from experiments.runner.identity import identity
 from experiments.runner.records import Record, RecordError, by_identity, diverged, records_of
-from gilib.data.tables.regression_sets import find_set
+from gilib.data.regression_sets import find_set
 
 SMALL = ("yacht", "boston", "energy", "concrete", "wine")
 LARGE = ("kin8nm", "power", "naval", "protein")

@@ -15,8 +15,9 @@ from experiments.common.uci_splits import VALIDATION, Data, load, load_validatio
 from experiments.comparisons.measures import measure
 from experiments.images import load_images
 from experiments.kurle2024.tasks import other_images
+from experiments.labelled import classification_names, load_classification
 from experiments.runner.records import Record
-from gilib.data import Dataset, classification_names, load_classification
+from gilib.data import Dataset
 from gilib.likelihoods.mixtures import CategoricalPrediction, GaussianPrediction, Prediction
 
 MOONS = "two moons"

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.optional import require_package
 
 BYTES = b"\x00\x00\x08"  # of an IDX file of unsigned bytes; one more byte gives the number of axes

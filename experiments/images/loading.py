@@ -13,9 +13,9 @@ from experiments.images.dataset import ImageDataset
 from experiments.images.download import fetch
 from experiments.images.formats import FORMATS, Arrays, File
 from experiments.images.normalisation import ImageNormalisation
+from experiments.places import data_directory, find_file
 from gilib.arguments import checked
-from gilib.data import storage
-from gilib.data.storage import ChecksumError, DataError
+from gilib.data import ChecksumError, DataError
 from gilib.validation import check_choice
 
 
@@ -84,7 +84,7 @@ def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
     from importlib.resources import files
 
     (layout,) = entry.layouts
-    folder = files("experiments.images") / layout.folders[0]
+    folder = files("experiments") / layout.folders[0]
     contents = [(name, (folder / name).read_bytes()) for name in layout.files]
     return layout, [File(f"gilib's own {name}", content, "install gilib again") for name, content in contents]
 
@@ -105,11 +105,11 @@ def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:
 
 
 def _find(layout: Layout, name: str) -> Path | None:
-    return storage.find_file(*(f"{folder}/{name}" for folder in layout.folders))
+    return find_file(*(f"{folder}/{name}" for folder in layout.folders))
 
 
 def _target(layout: Layout, name: str) -> Path:
-    return storage.data_directory() / layout.folders[0] / name
+    return data_directory() / layout.folders[0] / name
 
 
 def _absence(entry: ImageSet, layout: Layout, paths: Sequence[Path | None]) -> str:

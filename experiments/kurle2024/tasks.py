@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from experiments.images import load_images
-from gilib.data import load_classification, load_uci
+from experiments.labelled import load_classification
+from gilib.data import load_uci
 from gilib.validation import check_choice
 
 TABLES = ("spambase", "telescope", "diabetes")

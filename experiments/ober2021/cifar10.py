@@ -29,7 +29,7 @@ from experiments.images import (
 )
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
-from gilib.data.storage import ChecksumError, DataError
+from gilib.data import ChecksumError, DataError
 
 PRIORS = ("SpatialIWPrior (reference)", "ScalePrior", "SpatialIWPrior")
 SIDE = 32  # pixels

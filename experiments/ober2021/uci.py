@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from experiments.common.methods import METHODS
 from experiments.runner.identity import identity
 from experiments.runner.records import Record, RecordError, by_identity
-from gilib.data.tables.regression_sets import find_set
+from gilib.data.regression_sets import find_set
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "power", "kin8nm", "naval", "protein")
 PRIORS = ("StandardPrior", "NealPrior", "ScalePrior")

@@ -21,7 +21,7 @@ from experiments.runner.identity import identity
 from experiments.runner.records import Record, RecordError, by_identity, diverged, results_file
 from experiments.runner.work import Group, Outcome, Work, checkpoint_folder, checkpoints
 from experiments.runner.writing import append, check_writable
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.training import Speed
 from gilib.validation import check_choice, check_count, check_positive
 

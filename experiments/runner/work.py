@@ -18,11 +18,11 @@ from typing import Any
 
 import torch
 
+from experiments.places import user_cache
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.provenance import provenance, source_revision
 from experiments.runner.records import Record, RecordError
-from gilib.data.storage import user_cache
 from gilib.files import replace_file
 from gilib.linalg import FactorisationError
 from gilib.persistence import CheckpointError

@@ -1,9 +1,8 @@
 """Second moments of the windows beyond the border, which a padded convolution does not have.
 
-Sums over lags run over all windows that touch the image. Along one axis of n pixels, a convolution with
-kernel k and padding p < k-1 has k-1-p fewer windows at either end. The missing windows see only the outermost
-k-1-p pixels, so their second moments follow from those of these pixels. `Strips` computes them, and
-`gilib.convolution.lags` subtracts them.
+Sums over lags run over all windows that touch the image. Along each axis, a convolution with kernel k and
+padding p < k-1 has k-1-p fewer windows at either end, which see only the outermost k-1-p pixels. `Strips`
+computes their second moments, and `gilib.convolution.lags` subtracts them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Correlations of sets of images at the lags within a kernel, as gradients of a convolution's weights.
 
 For a convolution X * W with upstream gradient Y, the gradient of W is Σ_b Σ_u X_bc(u + l) Y_bo(u), which is
-R_xy. With a kernel of 2k-1 pixels, and X instead of Y, it is R_xx. The adjoints are convolutions, too. Every
-lag costs C² products a pixel; Fourier coefficients need fewer products in all, but have to be transformed and
-reordered first, while convolutions run as fast as large matrix products.
+R_xy. With a kernel of 2k-1 pixels, and X instead of Y, it is R_xx. The adjoints are convolutions, too.
 """
 
 from __future__ import annotations
@@ -47,9 +45,8 @@ class DirectCorrelation:
             rising = self._padded(images, (rows, 0), (columns, columns))
             auto[g] += conv2d_weight(rising, auto.shape[1:], _times(images, weights))
             if y is not None and cross is not None:
-                cross[g] += conv2d_weight(
-                    self._around(images, self.padding), cross.shape[1:], _times(y[g, part], weights)
-                )
+                around = self._around(images, self.padding)
+                cross[g] += conv2d_weight(around, cross.shape[1:], _times(y[g, part], weights))
         # R_xx[-d] = R_xx[d]ᵀ: lags up to 0 were computed, the others are their transposes
         half = auto.flatten(3)[..., : auto.shape[3] * auto.shape[4] - columns].permute(3, 0, 1, 2)
         whole = torch.cat([half, half[:-1].flip(0).mT])

@@ -10,9 +10,8 @@ layer with padding p < k-1 does not have. Inclusion and exclusion removes these 
 
     all - above and below - left and right + the corners.
 
-Every term is again a correlation, of a strip whose rows (or columns) count as channels. X'ᵀY needs no
-correction: y is zero where there is no window. Windows with strides, or not at every pixel, are windows at
-every pixel of the image's phases (`gilib.convolution.phases`).
+Every term is a correlation of a strip whose rows (or columns) count as channels. X'ᵀY needs no correction: y
+is zero where there is no window. Other windows are reduced to these by `gilib.convolution.phases`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def moments(
     `kind` is the class of the correlations; `root` is √λ of every image, `[B]`, or None for ones.
     """
     if not windows.at_every_pixel(x.shape[-2:]):
-        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        phases = Phases(windows, (y.shape[-2], y.shape[-1]))
         gram, cross = moments(kind, phases.split(x), y, root, phases.inside)
         needed = phases.needed_indices(x.shape[1], x)
         return gram[needed[:, None], needed], cross[needed]
@@ -65,7 +64,7 @@ def write_gradients(
     """Write the gradients of x and y to `d_x`, which may be x itself, and `d_y`."""
     channels = x.shape[1]
     if not windows.at_every_pixel(x.shape[-2:]):
-        phases = Phases.of((x.shape[-2], x.shape[-1]), windows)
+        phases = Phases(windows, (y.shape[-2], y.shape[-1]))
         needed = phases.needed_indices(channels, x)
         size = channels * prod(phases.count) * phases.inside.pixels
         d_pairs, d_lags = d_gram.new_zeros(size, size), d_cross.new_zeros(size, d_cross.shape[1])

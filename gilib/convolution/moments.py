@@ -33,19 +33,18 @@ def autocorrelation(
         (X'ᵀΛX')[cδ, c'δ'] = Σ_b λ_b Σ_u X_bc(s u + δ - p) X_bc'(s u + δ' - p)           (Eq. 42)
         (X'ᵀΛY)[cδ, o]     = Σ_b λ_b Σ_u X_bc(s u + δ - p) Y_bo(u)                       (Eq. 40)
 
-    The result is exact for every boundary, padding and stride, and differentiable once. Transforms of
-    `torch.func` may differentiate any number of times; for them all patches are built. Leading axes
-    broadcast.
+    The result is differentiable once; transforms of `torch.func`, for which all patches are built, may
+    differentiate any number of times. Leading axes broadcast.
 
     Args:
         x: images, `[..., B, C, H, W]`.
         y: outputs, one for every window, `[..., B, O, H', W']`.
         kernel_size: k, an integer or (height, width).
-        precision: λ, one positive weight per image, `[..., B]`; 1 if None.
+        precision: λ, one weight per image, at least 0, `[..., B]`; 1 if None.
         boundary: "circular", as in the paper; or "zero", like the layers of a network.
         stride: s, an integer or (height, width).
-        padding: p, an integer or (height, width); by default (k - 1) / 2, which keeps the size of an image.
-        route: "spectral", "convolution" or "patches"; by default the one that should be fastest.
+        padding: p, an integer or (height, width); None: (k - 1) / 2.
+        route: "spectral", "convolution" or "patches"; None: the one that should be fastest.
 
     Returns:
         `[..., C K, C K]` and `[..., C K, O]`, where the K pixels of the kernel run fastest.
@@ -174,7 +173,7 @@ class _Sum:
         self.spare = images.new_empty(images.shape[-4:]) if shared else None
 
     def part(self, index: tuple[int, ...]) -> Tensor:
-        """Return the buffer for one set's gradient: the total itself if no other set has these images."""
+        """Return the buffer for one set's gradient: the total if no other set has these images."""
         return self.slots[index] if self.spare is None else self.spare
 
     def add(self, index: tuple[int, ...], part: Tensor) -> None:

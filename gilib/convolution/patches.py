@@ -1,7 +1,4 @@
-"""Moments of any windows from explicit patches, a few images at a time.
-
-Patches of all images would take k² times the memory of the images; patches of a few fit into the cache.
-"""
+"""Moments of any windows from explicit patches, of as few images at a time as fit into the cache."""
 
 from __future__ import annotations
 

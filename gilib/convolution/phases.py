@@ -1,10 +1,9 @@
 """Moments of windows with strides, or not at every pixel, from those of windows at every pixel.
 
 Pixel δ of window u is pixel s u + δ of the padded image. Write δ = s q + r: this is pixel u + q of phase r,
-the image of every s-th pixel starting at pixel r (the polyphase decomposition of multirate filters). So
-windows of k pixels with stride s are windows of ⌈k/s⌉ pixels at every pixel of an image whose channels are
-the phases of all channels, C s² channels if k >= s. Their moments include all that are needed and, unless s
-divides k, some that are not.
+the image of every s-th pixel starting at pixel r. So windows of k pixels with stride s are windows of ⌈k/s⌉
+pixels at every pixel of an image whose channels are the phases of all channels. Their moments include all
+that are needed and, unless s divides k, some that are not.
 """
 
 from __future__ import annotations
@@ -26,11 +25,6 @@ class Phases:
 
     windows: Windows  # windows of the image
     places: Pair  # numbers of windows, (vertical, horizontal)
-
-    @classmethod
-    def of(cls, size: Pair, windows: Windows) -> Phases:
-        """Construct for images of `size`, (height, width)."""
-        return cls(windows, windows.output_size(size))
 
     @property
     def count(self) -> Pair:

@@ -121,9 +121,8 @@ class Route(NamedTuple):
 def fastest_route(x: Tensor, y: Tensor, windows: Windows) -> str:
     """Return the route that should take the least time: "spectral", "convolution" or "patches".
 
-    With K pixels in the kernel, the spectral route takes about 4 C² + 6 C O products a pixel, whatever K is.
-    Convolutions take 5 K C² + 3 K C O products, which are faster, and patches 2 (C K)² + 3 C K O. So the
-    spectral route suits many channels, and patches suit few channels and kernels of one pixel.
+    With K pixels in the kernel, the spectral route takes about 4 C² + 6 C O products a pixel, convolutions
+    5 K C² + 3 K C O, which are faster, and patches 2 (C K)² + 3 C K O.
 
     >>> import torch
     >>> images = torch.empty(100, 32, 32, 32)

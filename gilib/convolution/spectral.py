@@ -3,8 +3,7 @@
     R_xx[d, c, c'] = Σ_b λ_b Σ_u X_bc(u) X_bc'(u + d)      R_xy[l, c, o] = Σ_b λ_b Σ_u X_bc(u + l) Y_bo(u)
 
 With coefficients X̂ = A + iB and Ŷ = P + iQ at each frequency, R is linear in AᵀA + BᵀB and AᵀB - BᵀA, and in
-AᵀP + BᵀQ and AᵀQ - BᵀP. The adjoint is linear in the same coefficients, which are computed again rather than
-stored. Both process a few images and frequencies at a time, because new memory costs as much as arithmetic.
+AᵀP + BᵀQ and AᵀQ - BᵀP. The adjoint is linear in the same coefficients, which are computed again.
 """
 
 from __future__ import annotations
@@ -157,16 +156,13 @@ def fast_length(least: int) -> int:
 
 @dataclass(frozen=True)
 class Transform:
-    """The discrete Fourier transform X̂(ω) = Σ_u X(u) exp(-i ω·u) of periodic images, and its adjoint.
-
-    Images are real, so half of the horizontal frequencies determine the others.
-    """
+    """The discrete Fourier transform X̂(ω) = Σ_u X(u) exp(-i ω·u) of periodic real images, and its adjoint."""
 
     size: Pair  # pixels of one period, (height, width), at least those of the images
 
     @property
     def frequencies(self) -> Pair:
-        """Numbers of vertical and horizontal frequencies; the horizontal ones run fastest."""
+        """Numbers of vertical frequencies, and of half the horizontal ones, which run fastest."""
         return self.size[0], self.size[1] // 2 + 1
 
     def coefficients(self, images: Tensor, root: Tensor | None) -> Tensor:

@@ -15,17 +15,14 @@ BOUNDARIES = ("circular", "zero")
 class Windows:
     """The windows of a convolution: one for every output pixel.
 
-    In each direction, window u covers the pixels s u + δ - p of the image, δ = 0 ... k-1. Pixels outside the
-    image are zero, or wrap around.
+    In each direction, window u covers the pixels s u + δ - p of the image, δ = 0 ... k-1.
 
     Attributes:
         kernel: k, (height, width).
         stride: s, (vertical, horizontal).
         padding: p, (vertical, horizontal).
-        boundary: "circular" or "zero".
+        boundary: pixels outside the image wrap around, "circular", or are zero, "zero".
 
-    >>> Windows.of(3).output_size((32, 28))
-    (32, 28)
     >>> Windows.of((5, 3), stride=2, padding=0, boundary="zero").output_size((9, 9))
     (3, 4)
     """
@@ -53,10 +50,8 @@ class Windows:
         kernel, steps = as_pair(kernel_size, "kernel_size", 1), as_pair(stride, "stride", 1)
         if padding is None:
             if any(k % 2 == 0 for k in kernel):
-                raise ValueError(
-                    f"an even kernel has no centre, got kernel_size {list(kernel)}: "
-                    "give padding, or make it odd"
-                )
+                message = f"an even kernel has no centre, got kernel_size {list(kernel)}"
+                raise ValueError(f"{message}: give padding, or make it odd")
             padding = (kernel[0] // 2, kernel[1] // 2)
         return cls(kernel, steps, as_pair(padding, "padding", 0), boundary)
 

@@ -1,12 +1,11 @@
-"""Tables with their published splits: nine UCI regressions, labelled points, a series and a toy.
+"""Tables that ship, with their published splits: nine UCI regressions, a time series, and a toy.
 
-The package includes the nine regression sets, Spambase, MAGIC and the carbon dioxide of Mauna Loa:
-`load_uci`, `load_classification` and `load_co2` name sources and licences. Every set is checked against a
-SHA-256 of its decoded values. Splits are generated, normalisation uses training data only, and no global
-random state is touched. Images are read by `experiments.images`, which comes with a checkout.
+`load_uci` and `load_co2` name sources and licences. Every set is checked against a SHA-256 of its decoded
+values. Splits are generated, normalisation uses training data only, and no global random state is touched.
+Labelled tables and images are read by `experiments`, which comes with a checkout.
 
-Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `tables` lists the sets
-and loads them. `storage` finds their files.
+Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `regression_sets` lists
+the sets, `loading` loads them.
 
 >>> import gilib.data
 >>> split = gilib.data.load_uci("yacht").split(0)
@@ -15,9 +14,9 @@ and loads them. `storage` finds their files.
 """
 
 from gilib.data.dataset import Dataset, Split, sha256_of, split_indices
+from gilib.data.loading import ChecksumError, DataError, load_co2, load_uci
 from gilib.data.normalisation import Normalisation
-from gilib.data.storage import ChecksumError, DataError, data_directory
-from gilib.data.tables import classification_names, load_classification, load_co2, load_uci, uci_names
+from gilib.data.regression_sets import uci_names
 from gilib.data.toy_problem import ToyProblem, toy
 
 __all__ = [
@@ -27,9 +26,6 @@ __all__ = [
     "Normalisation",
     "Split",
     "ToyProblem",
-    "classification_names",
-    "data_directory",
-    "load_classification",
     "load_co2",
     "load_uci",
     "sha256_of",

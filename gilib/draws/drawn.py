@@ -19,19 +19,17 @@ from gilib.validation import as_inputs
 class Drawn(ABC):
     """S functions from a posterior over functions: a `Draw` or an `Estimate`.
 
-    Attributes:
-        function: maps inputs `[N, D]`, or `[R, N, D]`, to outputs `[S, R, N, O]`. Axes in front of N are
-            matched with `[S, R]` as torch broadcasts: inputs `[S, R, N, D]` are every sample's own, as layers
-            have it of those below.
-        log_pq: log P - log Q of everything that was drawn, less the Kullback-Leibler divergence of what was
-            integrated out, `[S, R]`, nats, summed; None: what was drawn has no density.
-        carried: the inducing outputs, or a function that gives them; None: there were no inducing points, or
-            the function has to be asked.
-        input_axes: how many axes an input point has, if a network drew this.
+    It unpacks into `function, log_pq = layer.draw(u)`. Its own methods compute exactly on a GPU
+    (`gilib.arithmetic.exact_products`); the bare function, and gradients outside of `gilib.fit`, as torch is
+    set.
 
-    It unpacks into the first two: `function, log_pq = layer.draw(u)`. What it evaluates itself, a call of it,
-    `moments` and `marginals`, is exact on a GPU (`gilib.arithmetic.exact_products`); the bare function, and
-    gradients that are taken outside of `gilib.fit`, are computed as torch is set.
+    Attributes:
+        function: maps inputs `[N, D]`, or `[R, N, D]`, to outputs `[S, R, N, O]`; inputs `[S, R, N, D]` are
+            each sample's own.
+        log_pq: log P - log Q of everything that was drawn, minus the Kullback-Leibler divergence of what was
+            integrated out, `[S, R]`, nats; None: what was drawn has no density.
+        carried: the inducing outputs, or a function that returns them; None if they are not known.
+        input_axes: number of axes of an input point, if a network drew this.
     """
 
     function: Function
@@ -46,21 +44,21 @@ class Drawn(ABC):
             return self.function(x)
 
     def moments(self, x: Tensor) -> Moments:
-        """Evaluate at `x`, and leave the last sampling undone if it is Gaussian, independent over outputs.
+        """Return mean and variance at `x` if the last sampling is Gaussian and independent over outputs.
 
-        Deep Gaussian processes end so: the likelihood can integrate over it in closed form.
+        Otherwise return a sample. A likelihood can integrate over the Gaussian in closed form.
         """
         return self._asked(x, "moments")
 
     def marginals(self, x: Tensor) -> Moments:
-        """The same, but of every output by itself: outputs that depend on each other are left undone, too.
+        """Return mean and variance of every output by itself, even if outputs depend on each other.
 
-        For a likelihood whose expectation is a sum over single outputs.
+        This serves a likelihood whose expectation is a sum over single outputs.
         """
         return self._asked(x, "marginals")
 
     def covariances(self, x: Tensor) -> Moments:
-        """As `moments`, with the covariances between the points, `[S, R, N, N, O]`, in place of variances."""
+        """Like `moments`, but return covariances between the points, `[S, R, N, N, O]`, not variances."""
         return self._asked(x, "covariances")
 
     def _asked(self, x: Tensor, kind: str) -> Moments:
@@ -74,11 +72,7 @@ class Drawn(ABC):
 
     @property
     def density(self) -> Tensor:
-        """log_pq, where a bound needs it.
-
-        Raises:
-            TypeError: if what was drawn has none.
-        """
+        """The log_pq that a bound needs; raises TypeError if there is none."""
         if self.log_pq is None:
             raise TypeError(
                 "these functions have no density Q (chains, an ensemble): they predict, but bound no evidence"
@@ -87,45 +81,36 @@ class Drawn(ABC):
 
     @property
     def inducing_outputs(self) -> Tensor | None:
-        """What became of the inducing points, `[S, R, M, ...]`, or None; computed when it is asked for."""
+        """The inducing points after they have passed through, `[S, R, M, ...]`, or None."""
         if self.carried is None or isinstance(self.carried, Tensor):
             return self.carried
         with exact_products():
             return self.carried()
 
     def carry(self, inducing: Tensor) -> Tensor:
-        """What became of the inducing points from which this was drawn."""
+        """Return the inducing points from which this was drawn after they have passed through."""
         outputs = self.inducing_outputs
         return self.function(inducing) if outputs is None else outputs
 
 
 @dataclass(frozen=True)
 class Draw(Drawn):
-    """S functions drawn from a posterior over functions.
-
-    A draw is a value: evaluating it twice, at all points or in batches, evaluates the same functions.
-    """
+    """S functions drawn from a posterior; all evaluations, at any points, are of the same functions."""
 
 
 @dataclass(frozen=True)
 class JointDraw(Draw):
-    """A draw that is known at N points only: exactly what a Gaussian process is there, jointly.
-
-    The noise of the points is part of it, as for an `Estimate`. What was drawn once is the same at any
-    points; the rest is drawn for those at which it is evaluated: evaluate it once, at all of them.
-    """
+    """An exact draw, for one evaluation at N points together; the noise of the points is part of it."""
 
 
 @dataclass(frozen=True)
 class Estimate(Drawn):
-    """The other face of a posterior, for training: every point is sampled anew, what can be is integrated.
+    """S samples for training: layers integrate over what they can, and sample the rest at each of N points.
 
-    For factorised Gaussian weights the outputs at one point are Gaussian; sampling them in place of the
-    weights lowers the variance of the gradient (local reparameterisation; Kingma, Salimans & Welling, 2015).
-    In a convolution every image gets a kernel of its own (flipout; Wen et al., 2018). Points are independent
-    given what was drawn once, as the sum over points in the ELBO allows. They do not share a function, so
-    `predict` and `iwbo` refuse an estimate. The noise of the points is part of the value: it was made for N
-    points, and evaluating it twice there gives the same outputs.
+    So gradients have less variance (local reparameterisation; Kingma, Salimans & Welling, 2015). Points are
+    independent given what was drawn once, as the sum over points in the ELBO allows. They do not share a
+    function, so `predict` and `iwbo` refuse an estimate. The noise of the N points is part of the value, so
+    two evaluations there are equal.
     """
 
 
@@ -134,7 +119,7 @@ AnyDrawn = TypeVar("AnyDrawn", bound=Drawn)
 
 
 def total_log_pq(parts: Iterable[Drawn], noise: Noise) -> Tensor | None:
-    """The sum of the parts' log_pq, `[S, R]` as of `noise`; None if one has no density."""
+    """Return the sum of the parts' log_pq, `[S, R]` as of `noise`; None if one has no density."""
     values = [part.log_pq for part in parts]
     known = [value for value in values if value is not None]
     if len(known) < len(values):

@@ -1,4 +1,4 @@
-"""Functions that layers draw, by themselves and composed: what they give, and what is Gaussian of it."""
+"""Functions that layers draw, alone and composed, and the Gaussians that some of them end with."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ Function = Callable[[Tensor], Tensor]
 
 
 class Moments(NamedTuple):
-    """Gaussians at every point.
-
-    From `moments` they are independent over outputs. From `marginals` each is right by itself: outputs may
-    depend on each other, as those of a `gilib.structured.StructuredGP` that couples its last layer do.
+    """Gaussians at every point, given what was sampled before; from `moments`, independent over outputs.
 
     Attributes:
         mean: `[S, R, N, O]`.
-        variance: of what is left to be sampled at a point given everything before it, `[S, R, N, O]`; None:
-            nothing, the mean is the output.
+        variance: `[S, R, N, O]`; None if the mean is the output.
     """
 
     mean: Tensor
@@ -32,12 +28,9 @@ class Moments(NamedTuple):
 
 
 def moments(function: Function, x: Tensor, kind: str = "moments") -> Moments:
-    """The output of a function, with its last sampling left undone where it is Gaussian.
+    """Return the moments of a function at `x`, `[..., N, D]`, or its output if it is not Gaussian.
 
-    Args:
-        function: any.
-        x: `[..., N, D]`.
-        kind: the method of `GaussianFunction` that is asked: "moments", "marginals" or "covariances".
+    `kind` is the method of `GaussianFunction` to call: "moments", "marginals" or "covariances".
     """
     if isinstance(function, Composite):
         return function.moments(x, kind)
@@ -58,23 +51,23 @@ class GaussianFunction(ABC):
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
-        """A sample at `x`, `[..., N, D]`."""
+        """Return a sample at `x`, `[..., N, D]`."""
 
     @abstractmethod
     def moments(self, x: Tensor) -> Moments:
-        """Mean and variance at `x`, independent over outputs; a sample alone where they are not."""
+        """Return mean and variance at `x`; a sample if outputs are not independent."""
 
     def marginals(self, x: Tensor) -> Moments:
-        """Mean and variance of every output by itself, even where outputs depend on each other."""
+        """Return mean and variance of every output by itself, even if outputs depend on each other."""
         return self.moments(x)
 
     def covariances(self, x: Tensor) -> Moments:
-        """Mean and covariance of the points together, `[S, R, N, N, O]`; here a sample alone."""
+        """Return mean and covariances of the points, `[S, R, N, N, O]`; by default a sample."""
         return Moments(self(x))
 
 
 class FixedFunction(ABC):
-    """A layer's function that is not random itself: an activation, a pooling, a normalisation."""
+    """A layer's function that is not random itself, such as an activation."""
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -86,13 +79,13 @@ class Composite(ABC):
 
     @abstractmethod
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate at x, every part through `call(part, input)`."""
+        """Evaluate at x, each part by `call(part, input)`."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.evaluate(x, lambda part, value: part(value))
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
-        """Those of what is random last; `kind` as for the function `moments`."""
+        """Return the moments of this function; `kind` is as for the function `moments`."""
         return Moments(self(x))
 
 
@@ -108,7 +101,6 @@ class Composition(Composite):
         return x
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
-        """Those of the last function, at what the others give."""
         for function in self.functions[:-1]:
             x = function(x)
         return moments(self.functions[-1], x, kind)
@@ -124,18 +116,13 @@ class ResidualFunction(Composite):
         return x + call(self.branch, x)
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
-        """Those of the branch, with the input added to the mean."""
         mean, variance = moments(self.branch, x, kind)
         return Moments(x + mean, variance)
 
 
 @dataclass(frozen=True)
 class AfterInducing(Composite):
-    """A joint draw at inducing points and others, of which it gives the others.
-
-    Its first M points are the inducing points, at which it has been evaluated by itself: the Cholesky factor
-    of all points begins with theirs, so that both times they have one value.
-    """
+    """A joint draw at M inducing points and N others, evaluated at the others."""
 
     function: Function  # known at M + N points
     inducing: Tensor  # `[..., M, D]`
@@ -148,17 +135,16 @@ class AfterInducing(Composite):
 
 @dataclass(frozen=True)
 class BranchesFunction(Composite):
-    """Functions of the same input, whose outputs become one."""
+    """Functions of the same input, whose outputs are joined."""
 
     functions: Sequence[Function]
     joined: Callable[[Sequence[Tensor]], Tensor]  # `total` or `concatenated`, of outputs and of variances
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate all of them at the same points."""
         return self.joined([call(function, x) for function in self.functions])
 
     def moments(self, x: Tensor, kind: str = "moments") -> Moments:
-        """Of independent functions: what becomes of means and of variances."""
+        """Join the means and the variances, since the functions are independent."""
         parts = [moments(function, x, kind) for function in self.functions]
         mean = self.joined([part.mean for part in parts])
         if all(part.variance is None for part in parts):
@@ -174,5 +160,5 @@ def concatenated(outputs: Sequence[Tensor]) -> Tensor:
 
 
 def total(values: Iterable[Tensor]) -> Tensor:
-    """The sum of one or more tensors."""
+    """Return the sum of one or more tensors."""
     return reduce(operator.add, values)

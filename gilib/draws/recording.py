@@ -1,4 +1,4 @@
-"""One evaluation of a function with everything that the layers inside it saw and gave."""
+"""One evaluation of a function, with inputs and outputs of the layers inside it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gilib.draws.functions import Composite, FixedFunction, Function
 
 
 class Evaluated(NamedTuple):
-    """One layer's part in an evaluation: its function, what went in, what came out."""
+    """One layer in an evaluation: its function, input and output."""
 
     function: Function
     input: Tensor
@@ -21,39 +21,32 @@ class Evaluated(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """An evaluation and its steps.
-
-    Attributes:
-        output: of the whole function.
-        steps: one for every layer inside, in the order of evaluation.
-    """
+    """An evaluation and its steps, one for each layer inside, in the order of evaluation."""
 
     output: Tensor
     steps: tuple[Evaluated, ...]
 
     @property
     def outputs(self) -> list[Tensor]:
-        """Those of all steps."""
+        """The outputs of all steps."""
         return [step.output for step in self.steps]
 
     @property
     def drawn(self) -> list[Evaluated]:
-        """The steps of layers that drew weights or functions, without those that are fixed."""
+        """The steps of layers that drew weights or functions."""
         return [step for step in self.steps if not isinstance(step.function, FixedFunction)]
 
 
 @checked
 def record(function: Function | Drawn, x: Tensor, variables: bool = False) -> Recording:
-    """Evaluate a function, and note the function, input and output of every layer inside it, in one pass.
+    """Evaluate a function, and record the function, input and output of each layer inside it.
 
-    Inputs and outputs are those of the evaluation itself: gradients with respect to them are gradients with
-    respect to what the layers saw and gave.
+    They are the tensors of the evaluation itself, so that gradients with respect to them can be taken.
 
     Args:
-        function: any, or a draw; the parts of compositions, residual blocks and sums are taken apart.
-        x: `[..., N, D]`.
-        variables: whether outputs that have no gradient become variables that have, from which on there are
-            gradients: those of the first layers, where neither inputs nor functions have.
+        function: a function or a draw; compositions, residual blocks and sums are taken apart.
+        x: inputs, `[..., N, D]`.
+        variables: whether outputs without a gradient become variables that require one.
 
     >>> import torch
     >>> from gilib.draws.functions import Composition, ResidualFunction

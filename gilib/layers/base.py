@@ -22,12 +22,12 @@ from gilib.validation import check_count, check_precision, check_same_kind, chec
 class Layer(nn.Module, Part, ABC):
     """A layer: a distribution over functions of its input.
 
-    The constructor stores settings only. The network builds the layer once, which creates the parameters,
-    because only the network knows the shapes, the number of inducing points, and which layer is the last.
+    The constructor stores settings; `build` creates the parameters, because only the network knows the
+    shapes, the number of inducing points, and which layer is the last.
 
     A subclass defines `build`, `sample` and `config`, and sets `noise_size` and `needs_inducing`. A sampled
-    function must not change when training changes the parameters, so it holds a parameter's `clone()`. If a
-    layer can integrate over something, it does so when `mode` is `Estimate`, and overrides `noise_sizes`.
+    function holds clones of parameters, so that training does not change it. If a layer can integrate over
+    something, it does so when `mode` is `Estimate`, and overrides `noise_sizes`.
 
     Attributes:
         noise_size: number of standard normals that one draw needs; set by `build`.
@@ -55,8 +55,8 @@ class Layer(nn.Module, Part, ABC):
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         """Create the parameters; given the shape of one input point, return the shape of one output point.
 
-        Every parameter must have the axes `context.replicas` in front; `context.full` and `context.normal`
-        create such tensors. A parameter whose first axes equal R is taken for R separate ones.
+        Every parameter must have the axes `context.replicas` in front, as tensors of `context.full` and
+        `context.normal` do; one whose first axes equal R is taken for R separate ones.
 
         Raises:
             ValueError: if the layer cannot take points of this shape.
@@ -66,9 +66,7 @@ class Layer(nn.Module, Part, ABC):
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         """Sample functions, as a deterministic function of the noise, and return `mode(function, log_pq)`.
 
-        A `Draw` can be evaluated at any points. An `Estimate` integrates over whatever it can, and samples
-        the rest at each point independently, except for what must be drawn. A `JointDraw` is exact, but only
-        at N given points. A layer that always draws may ignore the mode.
+        A layer that always draws may ignore the mode.
 
         Args:
             inducing: inducing points that enter the layer, `[S, R, M, ...]`, without S at the first layer; or
@@ -82,11 +80,7 @@ class Layer(nn.Module, Part, ABC):
         return NoiseSize(self.noise_size)
 
     def join(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the layer as part of a network.
-
-        Raises:
-            ValueError: if it is part of a network already.
-        """
+        """Build the layer as part of a network; raise ValueError if it is part of one already."""
         check_unused(self.is_built, self.describe())
         shape = self.build(shape, context)
         self.is_built, self._reference = True, _first_number(self)
@@ -139,10 +133,9 @@ class Layer(nn.Module, Part, ABC):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> Estimate:
-        """Sample functions for training, which may sample `num_points` points independently.
+        """Sample functions for training, evaluated at N = `num_points` points, each sampled independently.
 
-        They will be evaluated at N = `num_points` points. Other arguments and what is returned are as for
-        `draw`, but noise is from `estimate_noise`.
+        Other arguments are as for `draw`, but noise is from `estimate_noise`.
         """
         return self._sampled(Estimate, inducing, num_samples, num_points, generator, noise)
 
@@ -155,7 +148,7 @@ class Layer(nn.Module, Part, ABC):
         generator: GeneratorLike | None = None,
         noise: Noise | None = None,
     ) -> JointDraw:
-        """Draw functions that are exact, but can be evaluated at `num_points` points only, as `iwbo` needs.
+        """Draw functions that are exact, but can be evaluated at N = `num_points` points only.
 
         Other arguments are as for `draw`, but noise is from `noise_for(JointDraw, S, N)`.
         """
@@ -197,7 +190,7 @@ class Layer(nn.Module, Part, ABC):
     def estimate_noise(
         self, num_samples: int, num_points: int, generator: GeneratorLike | None = None
     ) -> Noise:
-        """Return standard normals for an estimate: S samples at N points, `[S, R, P]` and `[S, R, N, Q]`."""
+        """Return `noise_for(Estimate, ...)`."""
         return self.noise_for(Estimate, num_samples, num_points, generator)
 
     def noise_for(

@@ -18,9 +18,8 @@ from gilib.sites import Shape
 class InducingBatchNorm(Layer):
     """(x - mean) / √(variance + eps) for each channel, with mean and variance of the inducing points.
 
-    Statistics of a batch would couple its points and differ between training and test. Statistics of the
-    inducing points belong to the draw (Ober & Aitchison, 2021, App. O). There is no learned scale or shift,
-    which would be parameters without a prior.
+    So a draw is a function (Ober & Aitchison, 2021, App. O): statistics of a batch would couple its points.
+    There is no learned scale or shift, which would have no prior.
 
     Args:
         eps: constant that is added to the variance.
@@ -41,11 +40,7 @@ class InducingBatchNorm(Layer):
         self._point_dim = 0
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Remember the number of axes of a point, which has shape (C,) or (C, H, W).
-
-        Raises:
-            ValueError: if a point has another shape, or the network has too few inducing points.
-        """
+        """Check that a point has shape (C,) or (C, H, W), and that there are enough inducing points."""
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"

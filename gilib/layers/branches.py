@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -19,11 +20,7 @@ from gilib.sites import Shape
 
 
 class Branches(Layer):
-    """Base class of layers side by side; the function `joined` combines their outputs.
-
-    Args:
-        branches: gilib layers, or torch modules without parameters.
-    """
+    """Base class of layers, or modules without parameters, whose outputs the function `joined` combines."""
 
     joined: Callable[[Sequence[Tensor]], Tensor]
 
@@ -35,9 +32,7 @@ class Branches(Layer):
         self.has_weights = any(branch.has_weights for branch in self)
 
     def __iter__(self) -> Iterator[Layer]:
-        for branch in self.branches:
-            assert isinstance(branch, Layer)
-            yield branch
+        return cast(Iterator[Layer], iter(self.branches))
 
     @abstractmethod
     def output_shape_of(self, shapes: Sequence[Shape]) -> Shape:
@@ -101,8 +96,8 @@ class Sum(Branches):
 class Concat(Branches):
     """(f_1(x), f_2(x), ...), the concatenated outputs of independent layers.
 
-    So one layer can contain processes with different kernels, for example one for the mean of the targets and
-    one for the scale of their noise (`gilib.likelihoods.HeteroscedasticGaussian`).
+    For example one process for the mean of the targets and one for the scale of their noise
+    (`gilib.likelihoods.HeteroscedasticGaussian`).
 
     Args:
         branches: gilib layers, or torch modules without parameters; their outputs must be vectors.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -28,20 +29,16 @@ def as_layer(module: Layer | nn.Module) -> Layer:
 class Sequential(Layer):
     """Layers one after the other; the inducing points pass through the functions that are drawn.
 
-    If a layer needs inducing points, they must pass through all layers below it, in an estimate, too. Some
-    estimates allow this (see `Layer.carries`). Others integrate over the function, such as those of
-    factorised weights; below a layer that needs inducing points, such layers draw instead.
+    Below a layer that needs inducing points, a layer whose estimate does not carry them (`Layer.carries`)
+    draws instead.
 
     Args:
         layers: gilib layers, or torch modules without parameters.
 
-    >>> import torch
     >>> from gilib.layers.linear import Linear
     >>> layer = Sequential([Linear(1, 5), nn.ReLU(), Linear(5, 1)])
     >>> layer.build((1,), BuildContext(num_inducing=3))
     (1,)
-    >>> layer.draw(torch.randn(3, 1), num_samples=2)(torch.zeros(4, 1)).shape
-    torch.Size([2, 4, 1])
     """
 
     def __init__(self, layers: Sequence[Layer | nn.Module]):
@@ -55,24 +52,16 @@ class Sequential(Layer):
         self._sizes: dict[type[Drawn], list[NoiseSize]] = {}
 
     def __iter__(self) -> Iterator[Layer]:
-        for layer in self.layers:
-            assert isinstance(layer, Layer)
-            yield layer
+        return cast(Iterator[Layer], iter(self.layers))
 
     def __getitem__(self, place: int) -> Layer:
-        layer = self.layers[place]
-        assert isinstance(layer, Layer)
-        return layer
+        return cast(Layer, self.layers[place])
 
     def __len__(self) -> int:
         return len(self.layers)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build the layers in order, each for the output shape of the one before it.
-
-        Raises:
-            ValueError: if a layer cannot take points of this shape; the message contains its index.
-        """
+        """Build the layers in order, each for the output shape of the one before; errors name its index."""
         last = max((k for k, layer in enumerate(self) if layer.has_weights), default=-1)
         for k, layer in enumerate(self):
             try:
@@ -143,11 +132,7 @@ class Residual(Layer):
         return iter(self.branch)
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Build f; the targets do not become its pseudo-outputs, because x is added to its output.
-
-        Raises:
-            ValueError: if f changes the shape of a point.
-        """
+        """Build f, which must keep the shape of a point; the targets do not become its pseudo-outputs."""
         branch = self.branch
         output = branch.join(shape, replace(context, pseudo_outputs=None))
         if output != shape:

@@ -37,12 +37,7 @@ class Conv2d(WeightLayer):
         boundary: how `GlobalInducing` continues the inducing images beyond their borders: "circular" (Ober &
             Aitchison, 2021, App. C), or "exact", by zeros like the layer itself. Both give valid posteriors.
 
-    Attributes:
-        posterior: specification of the posterior.
-        prior: specification of the prior.
-
-    >>> from gilib.posteriors import GlobalInducing
-    >>> layer = Conv2d(3, 8, 3, GlobalInducing())
+    >>> layer = Conv2d(3, 8, 3)
     >>> layer.build((3, 16, 16), BuildContext(num_inducing=10))
     (8, 16, 16)
     >>> function, log_pq = layer.draw(torch.randn(10, 3, 16, 16), num_samples=2)
@@ -117,9 +112,7 @@ class Conv2dFunction:
     """The function x ↦ x * W, W `[S, R, I, O]`, with zero padding.
 
     If all samples share the images, one convolution with S R O output channels computes them. Otherwise each
-    sample has a convolution of its own. According to `benchmarks/weight_samples.py`, on a CPU at 2 to 10
-    samples, grouped convolutions and `torch.vmap` take 0.8 to 1.3 times as long at 32 x 32 pixels and 0.5 to
-    0.9 times as long at 8 x 8; patches with batched products take 2 to 5 times as long.
+    sample has a convolution of its own (`benchmarks/weight_samples.py` compares other ways).
     """
 
     def __init__(self, weights: Tensor, windows: Windows, image_shape: Shape):

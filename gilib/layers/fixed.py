@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from gilib.arguments import Count
 from gilib.draws import AnyDrawn, FixedFunction
 from gilib.layers.base import Layer
-from gilib.linalg.products import matmul
+from gilib.layers.linear import LinearFunction
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise
 from gilib.sites import Shape
-from gilib.validation import check_points_kind, check_tensor, check_width
+from gilib.validation import check_tensor, check_width
 
 
 class FixedLinear(Layer):
@@ -26,9 +24,6 @@ class FixedLinear(Layer):
         in_features: D, the number of inputs.
         out_features: O, the number of outputs.
         matrix: P, `[D, O]`; None: the first O columns of the identity.
-
-    Attributes:
-        matrix: P, `[D, O]`, a buffer.
 
     >>> layer = FixedLinear(3, 2)
     >>> layer.build((3,), BuildContext())
@@ -58,7 +53,7 @@ class FixedLinear(Layer):
         return (self.out_features,)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        return mode(LinearMap(self.matrix.clone()), noise.zeros)
+        return mode(LinearMap(self.matrix.clone(), bias=False), noise.zeros)
 
     def input_shape(self) -> Shape:
         return (self.in_features,)
@@ -67,16 +62,5 @@ class FixedLinear(Layer):
         return f"FixedLinear({self.in_features} → {self.out_features})"
 
 
-@dataclass(frozen=True)
-class LinearMap(FixedFunction):
-    """The function x ↦ x P."""
-
-    matrix: Tensor  # P, `[D, O]`
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map `[..., N, D]` to `[..., N, O]`."""
-        width = self.matrix.shape[-2]
-        if x.dim() < 2 or x.shape[-1] != width:
-            raise ValueError(f"a fixed linear map takes points [..., N, {width}], got {list(x.shape)}")
-        check_points_kind(x, self.matrix)
-        return matmul(x, self.matrix)
+class LinearMap(LinearFunction, FixedFunction):
+    """The function x ↦ x P, without a bias, which is not random."""

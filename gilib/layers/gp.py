@@ -26,11 +26,11 @@ class GP(Layer):
 
     These inducing outputs are u = R w, where K = R Rᵀ is their kernel matrix. So w are weights with features
     R and the prior N(0, Id), and the posteriors of other layers apply (Ober & Aitchison, 2021, Sec. 2.4,
-    App. F). Given u, an estimate samples each point independently; `fit` trains on estimates.
+    App. F). An estimate samples each point independently given u.
 
-    A draw is one function that can be evaluated at any points. It samples the variance that remains given u
-    from random features of the kernel. Its covariance is right on average over these features, and has an
-    error of about σ²/√F given them. `joint_draw` is exact, at points that must be known beforehand.
+    A draw samples the variance that remains given u from random features of the kernel. Its covariance is
+    right on average over these features, and has an error of about σ²/√F given them. `joint_draw` is exact,
+    at points that must be known beforehand.
 
     Kernel matrices and their factors are in float64, even in a float32 network. Float32 means are too
     inaccurate if u describes functions much rougher than the kernel's. On a CPU they are then computed in
@@ -47,16 +47,15 @@ class GP(Layer):
             torch; they determine M, unless the posterior specifies it. None: standard normals.
         jitter: this number times the mean variance σ_f² is added to the diagonal of K. It is part of the
             model. In a single layer with noise variance σ², it lowers the bound by up to
-            N O · jitter · σ_f² / (2σ²) nats. If that matters, use 1e-8 in a float64 network; trainings with
-            inducing inputs close together then take longer, and `PropagatedGaussian`, whose divergence
-            contains K⁻¹, is not trained well.
+            N O · jitter · σ_f² / (2σ²) nats. If that matters, use 1e-8 in a float64 network, but not with
+            `PropagatedGaussian`, whose divergence contains K⁻¹.
         num_features: F, the number of random features of a draw.
 
     Attributes:
-        num_inducing: M; set by `build`.
+        num_inducing: M, once built.
         inducing_inputs: Z, `[R, M, D]`; None if the layers below supply them.
-        weights: module of the posterior; None until the layer is built.
-        hyperparameters: module of the kernel; None until the layer is built.
+        weights: module of the posterior, once built.
+        hyperparameters: module of the kernel, once built.
 
     >>> from gilib.posteriors import FreeGaussian
     >>> layer = GP(2, 3, RBF(lengthscale=0.5), FreeGaussian(num_inducing=20))
@@ -142,19 +141,17 @@ class GP(Layer):
         return NoiseSize(own, self.out_features)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample the processes according to the mode.
-
-        A `Draw` is a path through u = R w. An `Estimate` samples each point by itself, and integrates over u
-        if the posterior gives its distribution. A `JointDraw` samples all points jointly.
-        """
+        """Sample a `Path`, `Marginals` or `Jointly`; marginals integrate over u if the posterior can."""
         _, posterior = self._built()
         process = self._inducing(inducing)
         root = process.root.to(noise.draw.dtype)
         own, path = noise.draw.tensor_split([posterior.noise_size], -1)
-        distribution = posterior.distribution(root, self._prior, own[..., : posterior.distribution_size])
+        one = torch.ones((), dtype=torch.float64, device=noise.draw.device)
+        prior = ScaledIdentity(one, self.num_inducing)
+        distribution = posterior.distribution(root, prior, own[..., : posterior.distribution_size])
         drawn, log_pq = distribution.mean, distribution.log_pq
         if mode is not Estimate and distribution.covariance is not None:  # functions need a value of w
-            drawn, log_pq = posterior.draw(root, self._prior, own)
+            drawn, log_pq = posterior.draw(root, prior, own)
         function: Function
         if mode is Estimate:
             function = Marginals(process, distribution, noise.points)
@@ -163,12 +160,6 @@ class GP(Layer):
         else:
             function = Path.of(process, distribution, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
-
-    @property
-    def _prior(self) -> ScaledIdentity:
-        like = self.reference_tensor()
-        one = torch.ones((), dtype=torch.float64, device=None if like is None else like.device)
-        return ScaledIdentity(one, self.num_inducing)
 
     def input_shape(self) -> Shape:
         return (self.in_features,)

@@ -26,12 +26,7 @@ class Linear(WeightLayer):
         prior: prior over W, such as `ScalePrior()`; None: `NealPrior()`.
         bias: whether a column of ones is appended to the inputs, so that I = in_features + 1.
 
-    Attributes:
-        posterior: specification of the posterior.
-        prior: specification of the prior.
-
-    >>> from gilib.posteriors import GlobalInducing
-    >>> layer = Linear(2, 3, GlobalInducing())
+    >>> layer = Linear(2, 3)
     >>> layer.build((2,), BuildContext(num_inducing=10))
     (3,)
     >>> function, log_pq = layer.draw(torch.randn(10, 2), num_samples=4)

@@ -25,6 +25,22 @@ ELEMENTWISE = (  # modules of torch that accept any number of axes
 OWN_NOISE = (nn.modules.dropout._DropoutNd, nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 
 
+def points_shape(x: Tensor, point_axes: int, module: nn.Module) -> torch.Size:
+    """Return the shape `[..., N]` of the axes in front of a point; raise an error if there are none."""
+    if x.dim() <= point_axes:
+        raise ValueError(
+            f"{type(module).__name__} takes points [..., N, ...] with {point_axes} axes each, "
+            f"got one of shape {list(x.shape)}: give x[None]"
+        )
+    return x.shape[: x.dim() - point_axes]
+
+
+def trial_points(shape: Shape, dtype: torch.dtype | None, device: torch.device | None) -> Tensor:
+    """Return two points `[2, *shape]`, at which modules are tried."""
+    values = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=dtype, device=device)
+    return values.reshape(2, *shape)
+
+
 @dataclass(frozen=True)
 class PointwiseFunction(FixedFunction):
     """The function that applies a module to points `[S, R, ..., N, *point]`, with the leading axes merged."""
@@ -34,12 +50,7 @@ class PointwiseFunction(FixedFunction):
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the module to `[..., *point]`."""
-        lead = x.shape[: x.dim() - self.point_axes]
-        if not lead:
-            raise ValueError(
-                f"{type(self.module).__name__} takes points [..., N, ...] with {self.point_axes} axes each, "
-                f"got one of shape {list(x.shape)}: give x[None]"
-            )
+        lead = points_shape(x, self.point_axes, self.module)
         if type(self.module) in ELEMENTWISE:
             return cast(Tensor, self.module(x))
         output: Tensor = self.module(x.reshape(-1, *x.shape[len(lead) :]))
@@ -49,8 +60,7 @@ class PointwiseFunction(FixedFunction):
 class Pointwise(Layer):
     """A layer that applies a `torch.nn` module without parameters, such as ReLU, pooling or flatten.
 
-    The leading axes `[S, R, ..., N]` are merged for the module and restored afterwards. Otherwise
-    `nn.Flatten` or pooling would take the axis of samples for the batch.
+    The leading axes `[S, R, ..., N]` are merged for the module and restored afterwards.
 
     Args:
         module: a module that treats each point by itself and uses no noise.
@@ -73,16 +83,10 @@ class Pointwise(Layer):
         self._point_dim: int | None = None
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Find the output shape by applying the module to two points.
-
-        Raises:
-            ValueError: if the module cannot take points of this shape, or couples the points of a batch.
-        """
-        self._point_dim = len(shape)
-        self.replicas = context.replicas
+        """Find the output shape by applying the module to two points, which it must not couple."""
+        self._point_dim, self.replicas = len(shape), context.replicas
+        pair = trial_points(shape, context.dtype, context.device)
         try:
-            pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=context.dtype, device=context.device)
-            pair = pair.reshape(2, *shape)
             output, both = self.module(pair[:1]), self.module(pair)
         except (RuntimeError, ValueError, IndexError) as error:
             raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ from gilib.draws import AnyDrawn, Draw, Drawn, Estimate
 from gilib.draws.drawn import total_log_pq
 from gilib.draws.functions import Composite, Function
 from gilib.layers.base import Layer
-from gilib.layers.pointwise import PointwiseFunction
+from gilib.layers.pointwise import PointwiseFunction, points_shape, trial_points
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise, NoiseSize, total_size
 from gilib.sites import Shape
@@ -29,19 +28,18 @@ AXES = {nn.Linear: 1, nn.Conv2d: 3}  # modules that a layer may replace, and the
 class Pretrained(Layer):
     """A trained `torch.nn.Module` as a layer; its parameters stay as they are, and each draw is the module.
 
-    The layer works on a copy of the module in eval mode. So batch normalisation uses the statistics of the
-    training, and dropout is off. In-place activations are switched to ordinary ones.
+    The layer works on a copy of the module in eval mode, with in-place activations switched off.
 
     Args:
         module: a module that maps points `[B, ...]` to one tensor `[B, ...]`, each point by itself.
         layers: layers that replace `nn.Linear` and `nn.Conv2d` modules inside, by their names in
             `module.named_modules()`; a convolution keeps its bias. `gilib.bayesian` creates them.
-        trainable: whether the remaining parameters are trained, as point estimates. They have no prior, so
-            the objective bounds the evidence given their values only, and may rise because they fit noise.
+        trainable: whether the remaining parameters are trained, as point estimates without a prior. The
+            objective then bounds the evidence given their values only.
 
     Raises:
         ValueError: when the network is built, if the module couples points, is random in eval mode, does not
-            return a tensor, or calls a replaced module on anything but points.
+            return a tensor, calls a replaced module on anything but points, or is trainable with replicas.
 
     >>> body = nn.Sequential(nn.Linear(2, 5), nn.BatchNorm1d(5), nn.ReLU())
     >>> layer = Pretrained(body)
@@ -84,18 +82,13 @@ class Pretrained(Layer):
         return self
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Apply the module to two points, and build each layer inside for the shape that enters it there.
-
-        Raises:
-            ValueError: if the module is unsuitable, or would be trained in a network with replicas.
-        """
+        """Apply the module to two points, and build each layer inside for the shape that enters it there."""
         if self.trainable and context.replicas:
             raise ValueError(
                 "the parameters of a trained module are the same in all replicas: leave trainable=True out, "
                 "or train networks without replicas"
             )
-        pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=context.dtype, device=context.device)
-        pair = pair.reshape(2, *shape)
+        pair = trial_points(shape, context.dtype, context.device)
         self.module.to(dtype=pair.dtype, device=pair.device)
         trial = try_module(self.module, self.names, pair)
         calls = [name for name, _ in trial.calls]
@@ -117,8 +110,8 @@ class Pretrained(Layer):
     def _modes(self, mode: type[Drawn]) -> list[type[Drawn]]:
         """Return the mode of each layer inside.
 
-        A layer can estimate only if the module calls it once for each point, and if its estimate can carry
-        inducing points wherever any layer needs them. Otherwise it draws.
+        A layer draws, unless the module calls it once for each point and its estimate can carry the inducing
+        points that any layer needs.
         """
         pairs = zip(self._each(), self._alone, strict=True)
         may = [alone and (layer.carries or not self.needs_inducing) for layer, alone in pairs]
@@ -194,23 +187,15 @@ class DrawnModule(Composite):
     functions: Sequence[Function]  # the functions that replace `parts`
 
     def evaluate(self, x: Tensor, call: Callable[[Function, Tensor], Tensor]) -> Tensor:
-        """Evaluate the module at points `x`, `[..., N, *point]`.
-
-        The module sees all points of all samples as one batch; each function gets their axes back.
-        """
-        axes = x.dim() - self.point_axes
-        if axes < 1:
-            raise ValueError(
-                f"{type(self.module).__name__} takes points [..., N, ...] with {self.point_axes} axes each, "
-                f"got one of shape {list(x.shape)}: give x[None]"
-            )
-        lead = (*torch.broadcast_shapes(x.shape[: axes - 1], self.lead), x.shape[axes - 1])  # [S, R, ..., N]
+        """Evaluate the module at points `x`, `[..., N, *point]`, all of all samples as one batch."""
+        *own, points = points_shape(x, self.point_axes, self.module)
+        lead = (*torch.broadcast_shapes(own, self.lead), points)  # [S, R, ..., N]
         places = {
             id(part): _replaced(part, partial(self._at, part, partial(call, function), lead))
             for part, function in zip(self.parts, self.functions, strict=True)
         }
-        points = x.expand(*lead, *x.shape[axes:]).flatten(0, len(lead) - 1)
-        output: Tensor = rewired(self.module, places, self.tensors)(points)
+        batch = x.expand(*lead, *x.shape[len(own) + 1 :]).flatten(0, len(lead) - 1)
+        output: Tensor = rewired(self.module, places, self.tensors)(batch)
         return output.unflatten(0, lead)
 
     def _at(self, part: nn.Module, call: Callable[[Tensor], Tensor], lead: Shape, value: Tensor) -> Tensor:
@@ -240,12 +225,7 @@ def trained_copy(module: nn.Module) -> nn.Module:
 def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[int, Tensor]) -> nn.Module:
     """Return a copy of a module in which some modules, parameters and buffers are replaced.
 
-    The original module and its parts are not changed.
-
-    Args:
-        module: the original module.
-        places: replacements of modules, by `id` of the original; copies that are made here are added.
-        tensors: replacements of parameters and buffers, by `id` of the original; others are shared.
+    `places` and `tensors` hold replacements by `id` of the original; copied modules are added to `places`.
     """
     if id(module) not in places:
         copied = places[id(module)] = copy.copy(module)

@@ -26,8 +26,8 @@ class WeightLayer(Layer):
         outputs: O.
         posterior: specification of the posterior.
         prior: specification of the prior.
-        weights: module of the posterior; None until the layer is built.
-        hyperparameters: module of the prior; None until the layer is built.
+        weights: module of the posterior, once built.
+        hyperparameters: module of the prior, once built.
     """
 
     has_weights = True
@@ -37,9 +37,8 @@ class WeightLayer(Layer):
     def __init__(self, fan_in: int, outputs: int, posterior: Posterior | None, prior: Prior | None):
         super().__init__()
         self.fan_in, self.outputs = fan_in, outputs
-        self.posterior = check_instance(
-            GlobalInducing() if posterior is None else posterior, Posterior, "posterior"
-        )
+        posterior = GlobalInducing() if posterior is None else posterior
+        self.posterior = check_instance(posterior, Posterior, "posterior")
         self.prior = check_instance(NealPrior() if prior is None else prior, Prior, "prior")
         self.weights = self.hyperparameters = None
 
@@ -61,20 +60,11 @@ class WeightLayer(Layer):
         self.noise_size = self.hyperparameters.noise_size + self.weights.noise_size
 
     def start_at(self, weights: Tensor, inducing: Tensor | None) -> None:
-        """Set the posterior's parameters so that draws lie around given weights.
-
-        Args:
-            weights: the weights, `[I, O]`.
-            inducing: the network's inducing points as they enter this layer, `[M, ...]`, or None.
-
-        Raises:
-            TypeError: if the posterior cannot start at given weights.
-        """
-        weights = weights.detach()
-        _, posterior = self.modules_built()
-        outputs = (
-            self.function(weights)(inducing) if posterior.needs_inducing and inducing is not None else None
-        )
+        """Call the posterior's `start_at`, given weights `[I, O]` and inducing points as they enter."""
+        weights, (_, posterior) = weights.detach(), self.modules_built()
+        outputs = None
+        if posterior.needs_inducing and inducing is not None:
+            outputs = self.function(weights)(inducing)
         posterior.start_at(weights, outputs)
 
     def modules_built(self) -> tuple[PriorModule, PosteriorModule]:
@@ -97,9 +87,8 @@ class WeightLayer(Layer):
         precision, log_pq_prior = prior.draw(own)
         features = self.features(inducing) if self.needs_inducing and inducing is not None else None
         if mode is Estimate:
-            function, log_pq = posterior.estimate(
-                features, precision, Noise(rest, noise.points), self.function
-            )
+            points = Noise(rest, noise.points)
+            function, log_pq = posterior.estimate(features, precision, points, self.function)
         else:
             weights, log_pq = posterior.checked_draw(features, precision, rest)
             function = self.function(weights)

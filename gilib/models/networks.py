@@ -40,17 +40,14 @@ def mlp(
         in_features: D, the number of inputs.
         hidden: widths of the hidden layers; `()` for Bayesian linear regression.
         out_features: O, the number of outputs.
-        posterior: one posterior for all layers, or one for each weight layer, or two, `(lower, last)`, as in
-            the papers' method1→method2. Default: `(Factorised(), GlobalInducing())`, which on tables has a
-            better bound than `GlobalInducing()` in all layers and is far cheaper.
-        prior: prior of all layers. With the default posterior, it is `NealPrior(learn=True)` by default, with
-            a scale for each layer that the bound chooses; with a posterior of your own it is the paper's
-            `NealPrior()`. Learn scales only if a divergence is trained: a point estimate would shrink the
-            scales together with its weights.
-        inducing_points: initial inducing points U_0, `[M, D]`, some of the training inputs. More points cost
-            time and can tighten the bound; add no more once it stops rising.
-        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels, `[M]`. Give the targets
-            at the inducing points, so that training starts from a fit.
+        posterior: one posterior for all layers, or one for each weight layer, or two, `(lower, last)`.
+            Default: `(Factorised(), GlobalInducing())`, which on tables has a better bound than
+            `GlobalInducing()` in all layers and is far cheaper.
+        prior: prior of all layers. None: `NealPrior(learn=True)` with the default posterior, else
+            `NealPrior()`. Learn scales only if a divergence is trained: a point estimate would shrink them.
+        inducing_points: initial inducing points U_0, `[M, D]`, some of the training inputs.
+        pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`, or labels, `[M]`: the targets at
+            the inducing points.
         activation: a class of nonlinearity, or a module such as `nn.LeakyReLU(0.2)`, which is copied to each
             place; None for a deep linear network.
         bias: whether each layer has a bias.
@@ -96,15 +93,13 @@ def lenet(
 ) -> Network:
     """Build a small convolutional network as for MNIST (Ober & Aitchison, 2021, App. N).
 
-    It has two blocks conv-relu-maxpool, then conv-relu-linear. Kernels are 3 × 3. The paper does not state
-    the padding; here a convolution keeps the size of an image.
+    It has two blocks conv-relu-maxpool, then conv-relu-linear. Kernels are 3 × 3 and keep the size of images.
 
     Args:
         image_shape: shape (C, H, W) of an image.
         classes: O, the number of classes.
         channels: number of channels of every convolution.
-        posterior: one posterior for all 4 weight layers, one for each, or two, for the lower layers and the
-            last.
+        posterior: one posterior for all 4 weight layers, one for each, or two, `(lower, last)`.
         prior: prior of all layers; default `NealPrior()`.
         boundary: treatment of the boundary in the posterior's statistics, see `Conv2d`.
         settings: `inducing_points` (images `[M, C, H, W]`), `pseudo_outputs` (one-hot targets
@@ -138,9 +133,7 @@ def resnet8(
     """Build a residual network with 8 weight layers, as for CIFAR-10 (Ober & Aitchison, 2021, Sec. 3.4).
 
     Its layers are conv-relu-block-pool-block-pool-block-pool-linear. A block adds conv-relu-conv-relu to its
-    input. Pooling takes averages; the last one averages over the whole image.
-
-    Arguments are those of `lenet`; a posterior for each layer is one for each of 8 weight layers.
+    input. Pooling takes averages; the last one averages over the whole image. Arguments are those of `lenet`.
 
     >>> resnet8(channels=4, inducing_points=torch.randn(5, 3, 32, 32)).output_shape
     (10,)
@@ -169,12 +162,10 @@ def resnet18(
 ) -> Network:
     """Build a ResNet-18 for small images (He et al., 2016; Ober & Aitchison, 2021, Sec. 3.4).
 
-    For small images, the first kernel is 3 × 3 and there is no first pooling.
-
-    `widths` are the channels of the four stages. Each stage has two blocks, and all but the first halve the
-    image. With `batch_norm`, `InducingBatchNorm` follows each convolution; the paper's factorised network,
-    which has no inducing points, has none (App. O). Other arguments are those of `lenet`, with 21 weight
-    layers: 17 convolutions, 3 shortcuts and 1 dense layer.
+    The first kernel is 3 × 3 and there is no first pooling. `widths` are the channels of the four stages.
+    Each stage has two blocks, and all but the first halve the image. With `batch_norm`, `InducingBatchNorm`
+    follows each convolution. Other arguments are those of `lenet`, with 21 weight layers: 17 convolutions,
+    3 shortcuts and 1 dense layer.
 
     >>> images = torch.randn(3, 3, 16, 16)
     >>> resnet18((3, 16, 16), widths=(2, 3, 4, 5), inducing_points=images).output_shape
@@ -265,10 +256,7 @@ def _image_network(
 
 
 def one_per_layer(posterior: Posterior | Sequence[Posterior] | None, layers: int) -> list[Posterior]:
-    """Return one posterior for every layer.
-
-    The argument is a single posterior, two (for the lower layers and the last), or one for each layer.
-    """
+    """Return one posterior for every layer, given one for all, two (lower layers, last), or one for each."""
     if posterior is None:
         return [GlobalInducing()] * layers
     if not isinstance(posterior, Sequence) or isinstance(posterior, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
 
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 
 from gilib.arguments import checked
 from gilib.layers import Conv2d, Layer, Linear, Pretrained
+from gilib.layers.pointwise import trial_points
 from gilib.layers.pretrained import evaluated, is_alone, same, trained_copy, try_module
 from gilib.layers.weights import WeightLayer
 from gilib.models.networks import one_per_layer
@@ -44,18 +44,16 @@ def bayesian(
     `nn.Sequential` becomes a sequence of layers. A model with a forward of its own becomes one layer,
     `gilib.Pretrained`, plus a layer of its own for a dense layer at its end.
 
-    Begin with the last layer alone, `where=model[-1]`. Posteriors in all layers give larger uncertainty, and
-    on few data may predict worse than the model did. Do not compare their bounds: the layers without a
-    posterior have learned from the data, too, and the bound does not count that.
+    Begin with the last layer alone, `where=model[-1]`. Do not compare bounds of different choices: the layers
+    without a posterior have learned from the data, too, and the bound does not count that.
 
     Args:
         model: a module that maps points `[B, ...]` to one tensor `[B, O]`, each point independently.
         posterior: one posterior for all layers, two for the lower layers and the last, or one for each layer
-            in the order in which the model calls them; default `Factorised()`. Factorised posteriors and
-            point estimates start at the trained weights, and dropout has them as its mean. Inducing points
-            start with the outputs that the weights give at them, and know no more than that; local inducing
-            points start at random places. `Conjugate`, for `gilib.training.Bali`, starts at the weights with
-            the spread `initial_sd`: 0.1 is a good value.
+            in the order in which the model calls them; default `Factorised()`. Posteriors over weights start
+            at the trained weights, which are the mean of dropout. Pseudo-outputs start at the outputs that
+            the weights give at the inducing points. `Conjugate`, for `gilib.training.Bali`, starts at the
+            weights with the spread `initial_sd`: 0.1 is a good value.
         where: modules of `model` in which dense layers and convolutions are converted; None: everywhere.
             `where=model[-1]` is the last layer of a sequence.
         prior: prior of all layers; None: `NealPrior` with the scale of the trained weights. This scale is
@@ -68,13 +66,11 @@ def bayesian(
         generator: source of initial values that do not come from the weights.
 
     Raises:
-        ValueError: if there is nothing to convert (the message names what `where` contains); or if the model
-            lets points influence each other, is random in eval mode, or calls a converted module on something
-            other than points.
+        ValueError: if there is nothing to convert, or if the model couples points, is random in eval mode, or
+            calls a converted module on something other than points.
 
     Warns:
-        UserWarning: names the modules with parameters that cannot be converted; they stay as they were
-            trained.
+        UserWarning: names the modules with parameters that cannot be converted.
 
     >>> model = nn.Sequential(nn.Linear(2, 20), nn.ReLU(), nn.Linear(20, 3))
     >>> net = bayesian(model)
@@ -92,8 +88,7 @@ def bayesian(
             "give input_shape, the shape of an input: neither inducing_points nor a first dense layer "
             "determines it"
         )
-    pair = torch.linspace(-1.0, 1.0, 2 * math.prod(shape), dtype=like.dtype, device=device)
-    pair = pair.reshape(2, *shape)
+    pair = trial_points(shape, like.dtype, device)
     trial = try_module(copied, names, pair)
     calls = [name for name, _ in trial.calls]
     modules = {name: copied.get_submodule(name) for name in dict.fromkeys(calls)}

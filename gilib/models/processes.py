@@ -42,21 +42,18 @@ def deep_gp(
 ) -> Network:
     """Build a deep Gaussian process with linear mean functions (Salimbeni & Deisenroth, 2017).
 
-    A hidden layer as wide as its input computes x + f(x). The first hidden layer may be narrower than the
-    inputs: then its mean function projects onto the principal directions of the inducing points. The last
-    layer has mean zero.
+    A hidden layer as wide as its input computes x + f(x). The mean function of a narrower first layer
+    projects onto the principal directions of the inducing points. The last layer has mean zero.
 
     Args:
         in_features: D, the number of inputs.
         out_features: O, the number of outputs.
-        depth: number of layers, including the last one; 1: a sparse Gaussian process. Add layers as long as
-            the bound rises.
+        depth: number of layers, including the last one; 1: a sparse Gaussian process.
         width: width of the hidden layers, at most D; None: D, but at most 30.
-        posterior: one posterior for all layers, two for the hidden layers and the last, or one for each
-            layer: `GlobalInducing` (the default, with a full precision), `LocalInducing`, `FreeGaussian` or
+        posterior: one posterior for all layers, two, `(lower, last)`, or one for each layer: `GlobalInducing`
+            (the default, with a full precision), `LocalInducing`, `FreeGaussian`, `PropagatedGaussian` or
             `PointEstimate`.
-        kernel: kernel of every layer; default `RBF()`. Use `Matern` for rough functions, and start its
-            lengthscale near the distance over which targets change.
+        kernel: kernel of every layer; default `RBF()`.
         inducing_points: initial inducing points, `[M, D]` or `[R, M, D]`. They serve as the network's, and,
             after the mean functions below, as those of each layer that has its own. None: standard normals,
             in the number that the posteriors specify.
@@ -64,8 +61,8 @@ def deep_gp(
         replicas: shape of the replica axes.
         generator: source of the initial values.
         dtype: dtype of the parameters.
-        jitter: jitter of every layer, see `GP`.
-        num_features: number of features of every layer's draws, see `GP`.
+        jitter: see `GP`.
+        num_features: see `GP`.
 
     >>> net = deep_gp(3, 1, depth=2, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape
@@ -157,15 +154,8 @@ def sparse_gp(
             f"sparse_gp has one layer and the settings {', '.join(SETTINGS)}, but no "
             f"{', '.join(sorted(unknown))}: see deep_gp"
         )
-    return deep_gp(
-        in_features,
-        out_features,
-        1,
-        posterior=FreeGaussian(),
-        kernel=kernel,
-        inducing_points=inducing_points,
-        **settings,
-    )
+    settings |= {"posterior": FreeGaussian(), "kernel": kernel, "inducing_points": inducing_points}
+    return deep_gp(in_features, out_features, 1, **settings)
 
 
 @checked
@@ -181,13 +171,11 @@ def gp_classifier(
     jitter: Fraction = 1e-5,
     num_features: Count = 1024,
 ) -> Network:
-    """Build a sparse process for classes: C - 1 processes, and the C logits that they make.
+    """Build a sparse process for C ≥ 2 classes: C - 1 processes, and the C logits that they make.
 
-    Logits that are independent processes hold one too many, because softmax ignores what they share. Their
-    C - 1 contrasts give the same prior of the class probabilities, and a higher bound. Use the network with
-    the likelihood `gilib.likelihoods.Categorical`, and train it by `gilib.training.Collapsed`.
-
-    There are C ≥ 2 classes. Other arguments are those of `sparse_gp`.
+    Softmax ignores what all logits share. The C - 1 contrasts of C independent processes give the same prior
+    of the class probabilities, and a higher bound. Use the likelihood `gilib.likelihoods.Categorical`, and
+    train by `gilib.training.Collapsed`. Other arguments are those of `sparse_gp`.
 
     >>> gp_classifier(3, 4, inducing_points=torch.randn(20, 3)).draw(10)(torch.zeros(5, 3)).shape
     torch.Size([10, 5, 4])
@@ -229,11 +217,10 @@ def heteroscedastic_gp(
 ) -> Network:
     """Build two sparse processes side by side, for mean and log variance (Lázaro-Gredilla & Titsias, 2011).
 
-    Use it with the likelihood `gilib.likelihoods.HeteroscedasticGaussian`, which takes both outputs, and
-    train it by `gilib.training.Collapsed`.
-
-    For O targets the network has 2 · O outputs. The log variance has inducing inputs `noise_inducing_points`,
-    `[M', D]` (None: those of the mean), and a kernel of its own. Other arguments are those of `sparse_gp`.
+    For O targets the network has 2 · O outputs. Use the likelihood
+    `gilib.likelihoods.HeteroscedasticGaussian`, and train by `gilib.training.Collapsed`. The log variance has
+    inducing inputs `noise_inducing_points`, `[M', D]` (None: those of the mean), and a kernel of its own.
+    Other arguments are those of `sparse_gp`.
 
     >>> net = heteroscedastic_gp(3, 1, inducing_points=torch.randn(20, 3))
     >>> net.draw(10)(torch.zeros(4, 3)).shape
@@ -302,9 +289,8 @@ def principal_directions(
 ) -> Tensor | None:
     """Return the first right singular vectors of the centred points, `[D, O]`; None without points.
 
-    Points of all replicas are pooled. M points have M - 1 directions around their mean, and fewer if they
-    repeat each other. If these are fewer than O, the function warns, and the other directions are arbitrary
-    ones orthogonal to these.
+    Points of all replicas are pooled. The function warns if they have fewer than O directions around their
+    mean; the others are then arbitrary ones orthogonal to these.
     """
     if points is None:
         return None

@@ -85,10 +85,7 @@ def structured_gp(
 
 
 def mean_matrix(inputs: int, outputs: int, points: Tensor) -> Tensor | None:
-    """Return the matrix of a mean function, `[D, T]`; None for the identity.
-
-    It holds principal directions where the width shrinks, and zeros beside the identity where it grows.
-    """
+    """Return the matrix of a mean function, `[D, T]`; None for the identity."""
     if inputs == outputs:
         return None
     if inputs < outputs:

@@ -27,8 +27,7 @@ class BuildContext:
         replicas: shape of the replica axes R.
         pseudo_outputs: initial pseudo-outputs of the last layer, `[M, O]`; None for standard normals.
         last: whether the layer is the last one with weights.
-        generator: source of initial values. With `ReplicaGenerators`, each replica starts from the values
-            that it would have if it were trained alone.
+        generator: source of initial values; `ReplicaGenerators` give each replica those of a network alone.
         dtype: dtype of the parameters.
         device: device of the parameters.
     """
@@ -65,9 +64,8 @@ class BuildContext:
 class WeightParameter(nn.Module):
     """A parameter in units of weights; call it to get its value.
 
-    Adam moves every parameter by about its learning rate, whatever the parameter's size, and the weights of
-    wide layers are small. The stored parameter is therefore √I times as large (Ober & Aitchison, 2021,
-    App. H, Eq. 83).
+    The stored parameter is √I times as large, because Adam moves every parameter by about its learning rate,
+    and the weights of wide layers are small (Ober & Aitchison, 2021, App. H, Eq. 83).
 
     Attributes:
         scaled: the stored parameter, `[R, I, O, ...]`, of scale one.
@@ -98,9 +96,8 @@ class WeightDistribution(NamedTuple):
     Attributes:
         mean: the means, `[S, R, I, O]`, or without S.
         covariance: one covariance for each column, `[R, O, I, I]`, or a shared one, `[R, 1, I, I]`; None if
-            the columns are known, so that `mean` is a draw.
-        log_pq: log P - log Q of what was drawn, minus the Kullback-Leibler divergence of the Gaussians; nats,
-            `[S, R]`.
+            `mean` is a draw.
+        log_pq: log P - log Q of what was drawn, minus the divergence of the Gaussians; nats, `[S, R]`.
     """
 
     mean: Tensor
@@ -116,12 +113,7 @@ class PosteriorModule(nn.Module, ABC):
     by `nn.Parameter(context.full(...))` or `nn.Parameter(context.normal(...))`. It sets `noise_size` and
     defines `draw`. The other methods have defaults, which a subclass overrides if it can do better.
 
-    Attributes:
-        noise_size: number of standard normals that one draw needs.
-        needs_inducing: whether draws depend on the inducing points that enter the layer.
-        carries: whether an estimate is one function at all points, so that the inducing points can pass
-            through it to the layers above.
-        starts_at_targets: whether the pseudo-outputs start at values that the network was given.
+    The attributes `noise_size`, `needs_inducing`, `carries` and `starts_at_targets` are as in a `Layer`.
     """
 
     noise_size: int = 0
@@ -198,12 +190,8 @@ class PosteriorModule(nn.Module, ABC):
     ) -> WeightDistribution:
         """Return the columns of W as Gaussians, for Gaussian processes, which can integrate over them.
 
-        The default is a draw, which has no covariance.
-
-        Args:
-            features: see `draw`.
-            prior_precision: see `draw`.
-            noise: standard normals, `[S, R, distribution_size]`.
+        Arguments are those of `draw`, but the noise is `[S, R, distribution_size]`. The default is a draw,
+        which has no covariance.
         """
         weights, log_pq = self.checked_draw(features, prior_precision, noise)
         return WeightDistribution(weights, None, log_pq)
@@ -222,17 +210,12 @@ class PosteriorModule(nn.Module, ABC):
     ) -> tuple[Function, Tensor | None]:
         """Return a function for training, which may sample each point independently to reduce variance.
 
-        The default is the function of one draw.
-
-        Args:
-            features: see `draw`.
-            prior_precision: see `draw`.
-            noise: standard normals, in the numbers that `estimate_size` gives.
-            function: returns the layer's function with given weights `[..., I, O]`.
+        Arguments are those of `draw`, but the noise has the sizes `estimate_size`, and `function` returns the
+        layer's function with given weights `[..., I, O]`. The default is the function of one draw.
 
         Returns:
-            The function, and log P - log Q of what was drawn, minus the Kullback-Leibler divergence of what
-            was integrated out; nats, `[S, R]`.
+            The function, and log P - log Q of what was drawn, minus the divergence of what was integrated
+            out; nats, `[S, R]`.
         """
         weights, log_pq = self.checked_draw(features, prior_precision, noise.draw)
         return function(weights), log_pq
@@ -267,7 +250,7 @@ class InducingPosterior(Posterior, ABC):
     """A posterior that a Gaussian process can use, because it describes a function by inducing outputs.
 
     Attributes:
-        is_global: True if the inducing inputs come from the layers below; False if the layer has its own.
+        is_global: whether the inducing inputs come from the layers below; if not, the layer has its own.
     """
 
     is_global: ClassVar[bool] = False

@@ -31,10 +31,10 @@ class Conjugate(Posterior):
     are X̃ = X / √I, so the weights of the layer are W = W̃ / √I, and `NealPrior(s)` gives W̃ the prior N(0, s²)
     in every layer. In a convolution, X contains the windows of the images. A draw uses the mode of Σ:
 
-        W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22),
+        W̃ = M + chol(V) E chol(Σ)ᵀ,    Σ = Ψ / (ν + O + 1),    E standard normal     (ibid., Eqs. 21, 22).
 
-    Its log_pq is log P(W) - log Q(W), where P is the layer's prior. So the ELBO of this posterior can be
-    measured, although the rule does not maximise it. The default `NealPrior()` may be too narrow; see `Bali`.
+    The rule does not maximise the ELBO of this posterior, but it can be measured. The default `NealPrior()`
+    may be too narrow; see `Bali`.
 
     Args:
         initial_sd: standard deviation of W̃ before training; near 1 in the paper.
@@ -204,14 +204,7 @@ class ConjugateWeights(PosteriorModule):
 
     @torch.no_grad()
     def move(self, state: JointState, mean_square: Tensor, df: float, active: Tensor | None) -> None:
-        """Replace the state of the active replicas, and count the step.
-
-        Args:
-            state: the state after a minibatch.
-            mean_square: v, `[R, O]`.
-            df: ν.
-            active: booleans `[R]` that select the replicas to update; None: all.
-        """
+        """Replace the state, v `[R, O]` and ν in the replicas that `active` `[R]` selects; count the step."""
         noise_tril = state.scale_tril / math.sqrt(df + self.outputs + 1)
         old, new = [*self.state, self.noise_tril, self.mean_square], [*state, noise_tril, mean_square]
         if active is None:
@@ -245,8 +238,7 @@ class CorrelatedOutputs:
     """Samples of N(x̃ M, x̃ V x̃ᵀ Σ), drawn as x̃ M + √(x̃ V x̃ᵀ) C z, independently at N points."""
 
     mean: Function  # the layer's function with weights M
-    # the layer's function with weights T⁻ᵀ, where V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ
-    spread: Function
+    spread: Function  # with weights T⁻ᵀ, V = T⁻ᵀ T⁻¹; its squared outputs sum to x̃ V x̃ᵀ
     root: Tensor  # C, a factor of Σ = C Cᵀ, `[R, O, O]`
     noise: Tensor  # z, standard normals `[S, R, N, O]`
 

@@ -23,10 +23,9 @@ from gilib.sites import Site
 class Dropout(Posterior):
     """W = diag(z) M, where z_c ~ Bernoulli(1 - rate) for each input channel c; a bias is always kept.
 
-    A draw samples z once, so it is a function. An estimate samples z anew at each point, as training with
-    dropout does (Gal & Ghahramani, 2016). Q has no density, so log_pq is E_Q[log P(W)] and the objective is
-    not a bound on the evidence. It lacks only the entropy of z, which does not depend on M. The expectation
-    is exact if the prior is independent between channels.
+    An estimate samples z anew at each point, as training with dropout does (Gal & Ghahramani, 2016). Q has no
+    density, so log_pq is E_Q[log P(W)], which lacks the constant entropy of z, and the objective is not a
+    bound on the evidence. The expectation is exact if the prior is independent between channels.
 
     Args:
         rate: probability that a channel is dropped.
@@ -101,11 +100,7 @@ class DroppedWeights(PosteriorModule):
         return rows[..., None]
 
     def _expected_log_prior(self, prior_precision: SymmetricOperator) -> Tensor:
-        """Return E[log P(diag(z) M)], `[R]`.
-
-        The log prior is quadratic in W and the rows of a channel share z. As z² = z, the expectation follows
-        from rows that are multiplied by √E[z].
-        """
+        """Return E[log P(diag(z) M)], `[R]`: the log prior, quadratic in W, of rows times √E[z²] = √E[z]."""
         like = self.scaled_weights
         roots = self._rows(like.new_full((self.noise_size,), math.sqrt(self.keep)))
         return prior_log_prob(roots * self.mean_if_kept, prior_precision, like.shape[-1])

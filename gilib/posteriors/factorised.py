@@ -21,10 +21,9 @@ from gilib.sites import ConvolutionWeights, Site
 
 @dataclass(frozen=True)
 class Factorised(Posterior):
-    """Q(W) = Π N(W_io; μ_io, σ²_io).
+    """Q(W) = Π N(W_io; μ_io, σ²_io); the means start as a draw from NealPrior.
 
-    The means start as a draw from NealPrior (Ober & Aitchison, 2021, App. O). They are stored multiplied by
-    √I, so that Adam sees parameters of scale one (App. H, Eq. 83).
+    See Ober & Aitchison (2021, App. O). The means are stored multiplied by √I, see `WeightParameter`.
 
     Args:
         initial_variance: sets the variances at the start; see `variance_start`.
@@ -137,12 +136,11 @@ class FactorisedWeights(PosteriorModule):
 class FactorisedKernels(FactorisedWeights):
     """`FactorisedWeights` for a convolution, whose estimate samples a separate kernel for each image.
 
-    All pixels of an image share the weights, so their outputs are correlated. If they were sampled one by
-    one, no kernel would give such outputs, and the objective would be no bound. The kernel of an image is
-    W = μ + σ ∘ z ∘ (s rᵀ) (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). The standard normals z are drawn
-    once, and random signs for each image: s for the input channels, repeated for the K pixels of the kernel,
-    and r for the output channels. The distribution of z is symmetric, so each W has the distribution Q, and
-    the deviations of two images are uncorrelated. This needs two convolutions; a draw needs one.
+    The kernel of an image is W = μ + σ ∘ z ∘ (s rᵀ) (flipout; Wen, Vicol, Ba, Tran & Grosse, 2018). The
+    standard normals z are drawn once, and random signs for each image: s for the input channels, repeated for
+    the K pixels of the kernel, and r for the output channels. So each W has the distribution Q, and the
+    deviations of two images are uncorrelated. Outputs sampled pixel by pixel would give no bound, because no
+    kernel has them. This needs two convolutions; a draw needs one.
     """
 
     @property

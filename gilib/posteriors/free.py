@@ -30,15 +30,14 @@ class FreeGaussian(OwnInducing):
     """Q(w_o) = N(m_o, L_o L_oᵀ) over whitened inducing outputs u = R w (Salimbeni & Deisenroth, 2017).
 
     One Gaussian process with this posterior is a sparse GP (Hensman et al., 2013), and several layers are a
-    doubly stochastic deep GP. Estimates integrate over w, and the Kullback-Leibler divergence has a closed
-    form.
+    doubly stochastic deep GP. Estimates integrate over w; the divergence has a closed form.
 
     Args:
         num_inducing: M, the number of inducing inputs of the layer; None: as many as the network has
             inducing points.
         initial_scale: L starts as this number times the identity. None: 1 in the last layer and 0.1 in the
-            others, so that these start near their mean functions. The authors start at 1e-5. After 3000
-            steps this gives bounds that are lower by 1 to 3 nats a point (experiment `dgp_start`).
+            others, so that these start near their mean functions (the authors start at 1e-5; see the
+            experiment `dgp_start`).
 
     >>> FreeGaussian(num_inducing=100).short_name
     'dsvi'
@@ -48,12 +47,7 @@ class FreeGaussian(OwnInducing):
     initial_scale: Positive | None = None
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        if not isinstance(site, InducingOutputs):
-            raise ValueError(
-                "FreeGaussian is over the inducing outputs of a Gaussian process, not over weights: use it "
-                "in gilib.GP, or take Factorised, LocalInducing or GlobalInducing for a layer of weights"
-            )
-        return FreeInducing(self, site, context)
+        return FreeInducing(self, check_process(site, self), context)
 
 
 class Gaussians(ABC):
@@ -134,14 +128,13 @@ class FreeInducing(PosteriorModule, Gaussians):
 class PropagatedGaussian(InducingPosterior):
     """Q(u_o) = N(m_o, L_o L_oᵀ) at inducing inputs from the layers below (Ustyuzhaninov et al., 2020).
 
-    This lies between `FreeGaussian` and `GlobalInducing`. The inducing inputs are propagated, but the
-    distribution of the inducing outputs does not depend on them. So only the functions of adjacent layers
-    depend on each other (Ober & Aitchison, 2021, App. G), unless there are skip connections (`Residual`,
-    `deep_gp`). The means start at the targets in the last layer, and at zero in the others.
+    The distribution of the inducing outputs does not depend on the inducing inputs. So only the functions of
+    adjacent layers depend on each other (Ober & Aitchison, 2021, App. G), unless there are skip connections
+    (`Residual`, `deep_gp`). The means start at the targets in the last layer, and at zero in the others.
 
     Args:
-        initial_scale: L starts as this number times the identity. It is small, because white noise is
-            improbable under a smooth kernel.
+        initial_scale: L starts as this number times the identity; small, because white noise is improbable
+            under a smooth kernel.
 
     >>> PropagatedGaussian().short_name
     'prop'
@@ -152,11 +145,7 @@ class PropagatedGaussian(InducingPosterior):
     initial_scale: Positive = 1e-2
 
     def build(self, site: Site, context: BuildContext) -> PosteriorModule:
-        if not isinstance(site, InducingOutputs):
-            raise ValueError(
-                "PropagatedGaussian is over the inducing outputs of a Gaussian process: use it in gilib.GP"
-            )
-        return PropagatedInducing(self, site, context)
+        return PropagatedInducing(self, check_process(site, self), context)
 
 
 class PropagatedInducing(PosteriorModule):
@@ -195,6 +184,16 @@ class PropagatedInducing(PosteriorModule):
         return weights, log_prior + 0.5 * noise.square().sum((-2, -1)) + log_det
 
 
+def check_process(site: Site, posterior: InducingPosterior) -> Site:
+    """Return the site if it is a Gaussian process's, else raise an error."""
+    if not isinstance(site, InducingOutputs):
+        raise ValueError(
+            f"{type(posterior).__name__} is over the inducing outputs of a Gaussian process: use it in "
+            "gilib.GP, or take Factorised, LocalInducing or GlobalInducing for a layer of weights"
+        )
+    return site
+
+
 def multiple_of_identity(scale: float, shape: Shape, context: BuildContext) -> Tensor:
     """Return `scale` times the identity, `[R, *shape, n]`, where n is the last number of `shape`."""
     identity = torch.eye(shape[-1], dtype=context.dtype, device=context.device)
@@ -202,10 +201,6 @@ def multiple_of_identity(scale: float, shape: Shape, context: BuildContext) -> T
 
 
 def half_log_det(root: Tensor) -> Tensor:
-    """Return Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`.
-
-    A training step may move an entry of the diagonal to zero or below; absolute values and a smallest value
-    keep the logarithm finite.
-    """
+    """Return Σ log|L_ii| of factors `[..., O, M, M]`, `[...]`, finite even where training makes L_ii zero."""
     diagonal = root.diagonal(dim1=-2, dim2=-1).abs()
     return diagonal.clamp_min(torch.finfo(root.dtype).tiny).log().sum((-2, -1))

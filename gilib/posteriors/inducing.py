@@ -3,8 +3,7 @@
     Q(W | Φ) ∝ Π_o N(w_o; 0, P⁻¹) N(v_o; Φ w_o, Λ_o⁻¹)        (Ober & Aitchison, 2021, Eq. 11)
 
 With global inducing points, Φ are features of the network's inducing points, which pass through the layers
-below, so the posteriors of the layers depend on each other. With local ones, Φ is a parameter of the layer,
-and they do not. This is the only difference.
+below. With local ones, Φ is a parameter of the layer. This is the only difference.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ HARD = 1e5  # condition numbers above which "auto" factorises in float64
 
 @dataclass(frozen=True)
 class GlobalInducing(PseudoSettings, InducingPosterior):
-    """Global inducing points: regression from inducing points that have passed through the layers below.
-
-    See Ober & Aitchison (2021, Sec. 2.1).
+    """Regression from points that have passed through layers below (Ober & Aitchison, 2021, Sec. 2.1).
 
     Args:
         precision: kind of the precision Λ of the pseudo-outputs. "shared": one number per inducing point, by
@@ -48,12 +45,11 @@ class GlobalInducing(PseudoSettings, InducingPosterior):
             and output. "full": a matrix over inducing points, whose Cholesky factor is learned; for Gaussian
             processes.
         log_precision: initial value of the log-precisions; None: 0 in the last layer and -4 in the others
-            (App. O). Higher values hold a layer closer to its pseudo-outputs. Change it if the bound does not
-            rise from its start.
+            (App. O). Higher values hold a layer closer to its pseudo-outputs.
         log_precision_scale: the stored parameter is log λ divided by this number (App. H, App. O).
-        factor_dtype: dtype of the statistics and the factorisation: "parameters" (the dtype of the
-            parameters), "float32", "float64" or "auto". "auto" is float64 under priors that let features
-            grow and, on a CPU, where the condition number may exceed 1e5; otherwise it is "parameters".
+        factor_dtype: dtype of the statistics and the factorisation: "parameters" (theirs), "float32",
+            "float64" or "auto": float64 under priors that let features grow and, on a CPU, where the
+            condition number may exceed 1e5; otherwise "parameters".
 
     >>> GlobalInducing(precision="per_output").short_name
     'gi'
@@ -69,17 +65,15 @@ class GlobalInducing(PseudoSettings, InducingPosterior):
 
 @dataclass(frozen=True)
 class LocalInducing(PseudoSettings, OwnInducing):
-    """Local inducing points: regression from features that the layer learns itself (ibid., Sec. 2.4).
+    """Regression from features that the layer learns itself (Ober & Aitchison, 2021, Sec. 2.4).
 
     Args:
         num_inducing: M, the number of inducing points of this layer. None: as many as the network has, or I
             if it has none.
-        precision: see `GlobalInducing`.
-        log_precision: see `GlobalInducing`.
-        log_precision_scale: see `GlobalInducing`.
-        factor_dtype: see `GlobalInducing`.
-        marginalise: for a Gaussian process, whether estimates integrate over the inducing outputs, which are
-            Gaussian given the layer's inducing inputs. Gradients then have less noise. The paper draws them.
+        marginalise: for a Gaussian process, whether estimates integrate over the inducing outputs, which the
+            paper draws. Gradients then have less noise.
+
+    `precision`, `log_precision`, `log_precision_scale` and `factor_dtype` are those of `GlobalInducing`.
 
     >>> LocalInducing(num_inducing=100).num_inducing
     100
@@ -119,8 +113,8 @@ class InducingWeights(PosteriorModule):
 
     Attributes:
         pseudo: pseudo-outputs V and their precisions.
-        inducing_inputs: learned features of a local posterior, `[R, M, I - bias]`, without the column of ones
-            for a bias; None if the layers below, or the layer itself, supply the features.
+        inducing_inputs: learned features of a local posterior, `[R, M, I - bias]`, without ones for a bias;
+            None if the layers below, or the layer itself, supply the features.
     """
 
     def __init__(
@@ -140,11 +134,16 @@ class InducingWeights(PosteriorModule):
         self.needs_inducing = inputs is None
         self.inducing_inputs = None if inputs is None else nn.Parameter(inputs)
 
+    def _own_features(self) -> Tensor | None:
+        """Return Φ of a local posterior, `[R, M, I]`; None if it is given."""
+        own = self.inducing_inputs
+        return None if own is None else pad(own, (0, int(self.site.bias)), value=1.0)
+
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
         """Set the pseudo-outputs to the outputs of these weights, with precisions that hold draws there."""
-        if self.inducing_inputs is not None:
-            outputs = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0) @ weights
+        own = self._own_features()
+        outputs = outputs if own is None else own @ weights
         assert outputs is not None
         self.pseudo.start_at(outputs)
 
@@ -162,13 +161,11 @@ class InducingWeights(PosteriorModule):
     ) -> WeightPosterior | DualWeightPosterior:
         """Return Q(W | Φ), the posterior over the unknowns given inducing features Φ `[S, R, M, ...]`.
 
-        The dual form is used if there are few rows (see `is_few`); both forms draw and score alike.
-
         Raises:
             ValueError: if number or shape of the features differ from those for which the layer was built.
         """
-        if self.inducing_inputs is not None:
-            features = pad(self.inducing_inputs, (0, int(self.site.bias)), value=1.0)
+        own = self._own_features()
+        features = features if own is None else own
         assert features is not None
         self.site.check_features(features, self.pseudo.points)
         dtype = self.factor_dtype or features.dtype

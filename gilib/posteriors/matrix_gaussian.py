@@ -27,8 +27,7 @@ class MatrixGaussian(Posterior):
     NealPrior, V and Σ as multiples of the identity.
 
     Args:
-        initial_variance: the variances of the weights start at `initial_variance / √I`, like those of
-            `Factorised`.
+        initial_variance: the variances of the weights start at `initial_variance / √I`.
 
     >>> MatrixGaussian().initial_variance
     0.001

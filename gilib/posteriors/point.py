@@ -22,10 +22,9 @@ class PointEstimate(OwnInducing):
     the log joint density of targets and weights, not a bound on the evidence. Ŵ starts as a draw from
     NealPrior and is stored multiplied by √I.
 
-    In a Gaussian process, ŵ are the whitened inducing outputs, u = R ŵ, which start at zero. The objective
-    then contains the expected log-likelihood under P(f | u). The exponential of the objective, as a
-    function of u, is up to a constant the optimal Q(u), Gaussian or not (Hensman, Matthews, Filippone &
-    Ghahramani, 2015).
+    In a Gaussian process, ŵ are the whitened inducing outputs, u = R ŵ, which start at zero. The exponential
+    of the objective, as a function of u, is up to a constant the optimal Q(u), Gaussian or not (Hensman,
+    Matthews, Filippone & Ghahramani, 2015).
 
     Args:
         num_inducing: M of a Gaussian process; None: as many as the network has inducing points.
@@ -72,7 +71,6 @@ class PointWeights(PosteriorModule):
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return Ŵ, repeated for all samples, and log P(Ŵ)."""
-        weights = (self.scaled_weights / self.scale).expand(
-            *noise.shape[:-1], *self.scaled_weights.shape[-2:]
-        )
+        weights = self.scaled_weights / self.scale
+        weights = weights.expand(*noise.shape[:-1], *weights.shape[-2:])
         return weights, prior_log_prob(weights, prior_precision, weights.shape[-1])

@@ -37,6 +37,5 @@ class _PriorWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return prior_precision.sqrt_inv_matmul(noise.unflatten(-1, self.shape)), noise.new_zeros(
-            noise.shape[:-1]
-        )
+        weights = prior_precision.sqrt_inv_matmul(noise.unflatten(-1, self.shape))
+        return weights, noise.new_zeros(noise.shape[:-1])

@@ -32,10 +32,7 @@ class PseudoData(nn.Module):
     """Learned pseudo-outputs V at M inducing points, and their precisions Λ.
 
     Args:
-        spec: the settings.
-        site: describes the unknowns of the regression.
         points: M.
-        context: describes the network, and makes parameters.
         targets: whether V starts at the pseudo-outputs of `context`, if it has any.
 
     Attributes:

@@ -39,18 +39,17 @@ class Prior(Specification, ABC):
     """A specification of a prior.
 
     Attributes:
-        well_scaled: whether float32 factorisations suffice. If not, `factor_dtype="auto"` factorises in
-            float64, because under `StandardPrior` features grow from layer to layer, and condition numbers
-            reach 1e10.
+        well_scaled: whether float32 factorisations suffice. If not, because features grow from layer to
+            layer, `factor_dtype="auto"` factorises in float64.
     """
 
     well_scaled: ClassVar[bool] = True
 
     @abstractmethod
     def build(self, site: Site, like: Tensor) -> PriorModule:
-        """Build the module for the weights of a site, I = channels · kernel_pixels.
+        """Build the module for the weights of a site.
 
         Args:
             site: the weights, or other unknowns, that the prior is over.
-            like: an empty tensor `[R]` with the shape, dtype and device of new parameters.
+            like: a tensor `[R]` with the shape, dtype and device of new parameters.
         """

@@ -22,14 +22,11 @@ class NealPrior(Prior):
     """Variance scale²/I, which keeps the size of activations through depth (Neal, 1996; Eq. 14).
 
     Args:
-        scale: c, prior standard deviation of the weights times √I; 1 in the paper. The initial value, if
-            learned. √2 preserves the size of activations under ReLU; with 1 they shrink from layer to layer.
-        learn: whether every layer (of every replica) learns its own c by maximising the bound (empirical
-            Bayes). The bound is then on the evidence of the model with this c. `ScalePrior` has a posterior
-            over its scale instead. True is a good choice unless you have reasons for a certain scale.
+        scale: c, prior standard deviation of the weights times √I; 1 in the paper. √2 preserves the size of
+            activations under ReLU.
+        learn: whether every layer (of every replica) learns its own c, from `scale` on, by maximising the
+            bound, which is then on the evidence of the model with this c (empirical Bayes).
 
-    >>> NealPrior(scale=2.0)
-    NealPrior(scale=2.0)
     >>> NealPrior(learn=True)
     NealPrior(learn=True)
     """
@@ -65,9 +62,9 @@ class ScalePrior(Prior):
 
     Args:
         shape: shape of the Gamma prior; 2 in the paper.
-        rate: rate of the Gamma prior; 2 in the paper. Lower shape and rate if the size of weights is unknown.
-        initial_log_alpha: initial value of log α. The paper states none; 6 is the reference implementation's
-            and almost fixes Q(s) at 1 when training begins. Start lower for a scale that moves in few steps.
+        rate: rate of the Gamma prior; 2 in the paper.
+        initial_log_alpha: initial value of log α; 6, as in the reference implementation, almost fixes Q(s) at
+            1 when training begins. Start lower for a scale that moves in few steps.
         initial_log_beta: initial value of log β.
         parameterisation: "paper" for a precision I · s, or "reference" for the reference implementation's
             I / √s.
@@ -141,7 +138,7 @@ class _LearnedScale(PriorModule):
 
 @dataclass(frozen=True)
 class PerReplica(Prior):
-    """A separate prior for each replica, so that networks with different priors train in one program.
+    """A separate prior for each replica.
 
     Args:
         priors: R priors with one scale per layer: `NealPrior`, `StandardPrior` or `ScalePrior`.

@@ -42,14 +42,13 @@ class SpatialIWPrior(Prior):
 
 
 class _LearnedSpatial(PriorModule):
-    def __init__(self, spec: SpatialIWPrior, channels: int, kernel_size: int, like: Tensor):
+    def __init__(self, spec: SpatialIWPrior, channels: int, pixels: int, like: Tensor):
         super().__init__()
         paper = spec.scaling == "paper"
-        self.channels, self.pixels = channels, kernel_size
-        self.factor = channels * kernel_size if paper else channels
-        self.prior_scale = float(kernel_size + 1 if paper else kernel_size)
-        self.noise_size = kernel_size**2
-        identity = torch.eye(kernel_size, dtype=like.dtype, device=like.device)
+        self.channels, self.pixels, self.noise_size = channels, pixels, pixels**2
+        self.factor = channels * pixels if paper else channels
+        self.prior_scale = float(pixels + 1 if paper else pixels)
+        identity = torch.eye(pixels, dtype=like.dtype, device=like.device)
         self.psi_factor = nn.Parameter(identity.repeat(*like.shape, 1, 1))  # [R, K, K]
         self.log_nu = nn.Parameter(torch.full_like(like, spec.initial_log_nu))  # [R]
 
@@ -62,8 +61,7 @@ class _LearnedSpatial(PriorModule):
             torch.full_like(identity[0, 0], degrees), self.prior_scale * identity, validate_args=False
         )
         posterior = InverseWishart(degrees + nu, scale, validate_args=False)
-        root = posterior.rsample_cholesky(
-            noise=noise.unflatten(-1, (self.pixels, self.pixels))
-        )  # [S, R, K, K]
+        white = noise.unflatten(-1, (self.pixels, self.pixels))
+        root = posterior.rsample_cholesky(noise=white)  # [S, R, K, K]
         log_pq = prior.log_prob_cholesky(root) - posterior.log_prob_cholesky(root)
         return KroneckerIdentity(self.factor * (root @ root.mT), self.channels), log_pq

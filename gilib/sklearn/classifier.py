@@ -28,7 +28,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     Inputs are normalised internally. Settings that are None have the values of `gilib.recommended(model)`.
 
     Args:
-        model: "network", "gp", "deep_gp" or "auto", as for `BayesianRegressor`; None: "gp" for up to three
+        model: "network", "gp", "deep_gp" or "auto", as for `BayesianRegressor`; None: "gp" for up to ten
             classes of up to 2000 rows, else "network", as it is if `hidden`, `lr` or `batch_size` is given.
             "auto" compares all three, which takes two minutes for a thousand rows.
         hidden: widths of the network's hidden layers; None: the recipe's.

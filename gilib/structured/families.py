@@ -1,8 +1,7 @@
 """Families of joint Gaussians: which inducing outputs of all layers depend on which.
 
-A family is a pattern of zeros: it says which blocks of the lower triangular Cholesky factor of the whitened
-covariance are not zero. The covariance, its products, the divergence and the marginals follow from the
-pattern (`gilib.structured`).
+A family says which blocks of the lower triangular Cholesky factor of the whitened covariance are not zero.
+All else follows from this pattern (`gilib.structured`).
 """
 
 from __future__ import annotations
@@ -33,13 +32,11 @@ class Family(Specification, ABC):
     """A specification of a joint Gaussian over the inducing outputs of all layers.
 
     A new family must define `couples`, and may define `check` to refuse architectures that it is not made
-    for. It needs no arithmetic of its own, because a block of the factor is either dense or zero, and
-    products skip the zeros of any pattern.
+    for. It needs no arithmetic of its own.
 
     Attributes:
         initial_scale: the initial factor is this times the prior's. None: 1 in the last layer and 0.1 below,
-            so that layers start near their mean functions. The authors start at 1e-5 there, and need more
-            steps: see `gilib.FreeGaussian`.
+            as in `gilib.FreeGaussian`.
     """
 
     initial_scale: Positive | None = None
@@ -86,12 +83,11 @@ class FullyCoupled(Family):
 
 @dataclass(frozen=True)
 class StripesAndArrow(Family):
-    """Couples the processes that mean functions connect, and all processes with the output.
+    """Couples processes that mean functions connect, and all with the output (Lindinger et al., 2020).
 
-    The pattern is due to Lindinger et al. (2020, Sec. 3.2). Its stripes couple processes that have the same
-    index in different hidden layers, where mean functions connect them. Its arrow couples the output with
-    every process below. The covariance has the same pattern as its factor. All hidden layers must have one
-    width, and there must be a single output.
+    Stripes couple processes that have the same index in different hidden layers, where mean functions connect
+    them. An arrow couples the output with every process below. The covariance has the same pattern as its
+    factor. All hidden layers must have one width, and there must be a single output.
 
     >>> above, below, other = ProcessIndex(1, 3), ProcessIndex(0, 3), ProcessIndex(0, 2)
     >>> StripesAndArrow().couples(above, below, 3), StripesAndArrow().couples(above, other, 3)

@@ -31,9 +31,6 @@ class JointDistribution(NamedTuple):
 class JointGaussian(nn.Module, Gaussians):
     """The parameters of Q(w) = N(m, C Cᵀ), where w are the whitened inducing outputs of all layers.
 
-    The inducing outputs of a layer are u = R w, where K = R Rᵀ. Whitening keeps the pattern of the factor and
-    makes the prior N(0, Id).
-
     Attributes:
         means: m of every layer, `[R, M_l, T_l]`.
         rows: the rows of C, one for every process, `[R, M_r, K_r]`, with their blocks side by side; the last
@@ -75,12 +72,7 @@ class JointGaussian(nn.Module, Gaussians):
     def dense(self, values: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
         """Return one dense Gaussian for each group of processes that depend on each other.
 
-        Args:
-            values: values of `gaussian_parameters`, in their order, `[R, M_l, T_l]` and `[R, M_r, K_r]`.
-
-        Returns:
-            For each group, the means `[R, n_g, 1]` and the factor `[R, 1, n_g, n_g]` of its n_g inducing
-            outputs.
+        It has means `[R, n_g, 1]` and a factor `[R, 1, n_g, n_g]`, for the group's n_g inducing outputs.
         """
         pattern, found = self.pattern, []
         means, rows = values[: len(pattern.widths)], values[len(pattern.widths) :]
@@ -92,7 +84,6 @@ class JointGaussian(nn.Module, Gaussians):
         return found
 
     def undense(self, gaussians: Sequence[tuple[Tensor, Tensor]]) -> list[Tensor]:
-        """Return the means `[R, M_l, T_l]` and rows `[R, M_r, K_r]` of dense Gaussians; inverts `dense`."""
         pattern = self.pattern
         means: dict[int, Tensor] = {}
         rows: dict[int, Tensor] = {}
@@ -115,16 +106,13 @@ class JointGaussian(nn.Module, Gaussians):
     def covariance(self) -> dict[tuple[int, int], Tensor]:
         """Return the nonzero blocks S_rc = Σ_k C_rk C_ckᵀ of the lower triangle, `[R, M_r, M_c]`."""
         rows, pattern = self.factor(), self.pattern
-        return {
-            (r, c): sum(
-                (
-                    rows[r].narrow(-1, at, length) @ rows[c].narrow(-1, other, length).mT
-                    for at, other, length in pattern.runs(r, c)
-                ),
-                start=rows[r].new_zeros(()),
-            )
-            for r, c in pattern.covariance
-        }
+        found = {}
+        for r, c in pattern.covariance:
+            found[r, c] = rows[r].new_zeros(())
+            for at, other, length in pattern.runs(r, c):
+                product = rows[r].narrow(-1, at, length) @ rows[c].narrow(-1, other, length).mT
+                found[r, c] = found[r, c] + product
+        return found
 
     def distribution(self) -> JointDistribution:
         """Return the distribution of w."""
@@ -143,14 +131,9 @@ class JointGaussian(nn.Module, Gaussians):
         return torch.stack([half_log_det(block[..., None, :, :]) for block in own]).sum(0)
 
     def draw(self, noise: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Draw w = m + C z.
+        """Draw w = m + C z of every layer, `[S, R, M_l, T_l]`, from z, `[S, R, n]`; return w and log_pq.
 
-        Args:
-            noise: z, `[S, R, n]`.
-
-        Returns:
-            w of every layer, `[S, R, M_l, T_l]`, and log P - log Q = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`,
-            nats.
+        log_pq = -½‖w‖² + ½‖z‖² + Σ log|C_ii|, `[S, R]`, nats.
         """
         pattern, factor = self.pattern, self.factor()
         pieces = noise.split(pattern.points, -1)
@@ -168,8 +151,7 @@ class JointGaussian(nn.Module, Gaussians):
     def last(self, drawn: Tensor, noise: Tensor) -> WeightDistribution:
         """Return the distribution of the last layer's inducing outputs given those of the layers below.
 
-        If several processes of the last layer depend on each other, it is the draw itself, without a
-        covariance.
+        If processes of the last layer depend on each other, it is the draw itself, without a covariance.
 
         Args:
             drawn: the last layer's inducing outputs from `draw`, `[S, R, M, T]`.

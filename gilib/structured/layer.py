@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -32,15 +33,14 @@ class StructuredGP(Layer):
         Σ_n E log P(y_n | f_n^L) - ½ (‖C‖² + ‖m‖² - dim w) + Σ_i log|C_ii|.
 
     An estimate integrates w out at every point, by Theorem 1 of the paper (`gilib.structured.theorem`). Its
-    log_pq is minus the divergence in closed form, summed over all processes, `[S, R]`, nats. A draw first
-    samples w of all layers together; then it is a path in each layer, like a draw of `gilib.GP`. `joint_draw`
-    is exact.
+    log_pq is minus the divergence. A draw first samples w of all layers together; then it is a path in each
+    layer, like a draw of `gilib.GP`. `joint_draw` is exact.
 
     Args:
         processes: the layers, from first to last.
         family: which processes depend on each other: `MeanField`, `StripesAndArrow` or `FullyCoupled`; None:
             `StripesAndArrow()`.
-        jitter: fraction of K's mean variance that is added to its diagonal; `gilib.GP` explains the cost.
+        jitter: fraction of K's mean variance that is added to its diagonal; see `gilib.GP`.
         num_features: F, the number of random features of a draw.
         marginalise: False: an estimate samples the inducing outputs, and then the points given them. The
             bound is the same on average, but noisier (ibid., Fig. 2).
@@ -50,9 +50,7 @@ class StructuredGP(Layer):
 
     Raises:
         ValueError: if there is no process, if a process does not fit on the one below it, or if the family is
-            not made for these widths; when the layer is built, if a process is built already
-            (`Process.build`).
-        TypeError: if `processes` is not a list of `Process`, or `family` is not a `Family`.
+            not made for these widths.
 
     >>> import torch
     >>> layer = StructuredGP([Process(3, 2, num_inducing=9), Process(2, 1, num_inducing=9)])
@@ -82,20 +80,17 @@ class StructuredGP(Layer):
         self.processes = nn.ModuleList(processes)
         self.family = StripesAndArrow() if family is None else family
         self.jitter, self.num_features, self.marginalise = float(jitter), num_features, marginalise
-        widths = tuple(process.out_features for process in self)
         for below, above in zip(self, list(self)[1:], strict=False):
             if below.out_features != above.in_features:
                 raise ValueError(
                     f"{below.describe()} gives {below.out_features} numbers, but {above.describe()}, "
                     f"which follows, takes {above.in_features}"
                 )
-        self.family.check(widths)
+        self.family.check(tuple(process.out_features for process in self))
         self.weights = None
 
     def __iter__(self) -> Iterator[Process]:
-        for process in self.processes:
-            assert isinstance(process, Process)
-            yield process
+        return cast(Iterator[Process], iter(self.processes))
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         for process in self:
@@ -125,11 +120,7 @@ class StructuredGP(Layer):
         return found
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return how many normals a draw or an estimate needs in all, and how many more at every point.
-
-        A draw needs normals for the inducing outputs and paths of all layers. Estimates and joint draws need
-        one at every point for each process, and, if they sample inducing outputs, normals for these.
-        """
+        """Return the numbers of normals for inducing outputs, for paths, and for each process at a point."""
         if mode is Draw:
             return NoiseSize(self.noise_size)
         joint = self._built()
@@ -146,29 +137,20 @@ class StructuredGP(Layer):
         own, rest = noise.draw.tensor_split([joint.noise_size], -1)
         drawn, log_pq = joint.draw(own)
         functions: list[Function]
+        known = [WeightDistribution(w, None, None) for w in drawn]
         if mode is Draw:
-            distributions = [
-                *(WeightDistribution(w, None, None) for w in drawn[:-1]),
-                joint.last(drawn[-1], own),
-            ]
-            paths = rest.split(self._path_sizes(), -1)
-            functions = [
-                Path.of(process, distribution, w, path, self.num_features)
-                for process, distribution, w, path in zip(processes, distributions, drawn, paths, strict=True)
-            ]
+            known[-1] = joint.last(drawn[-1], own)
+            parts = zip(processes, known, drawn, rest.split(self._path_sizes(), -1), strict=True)
+            functions = [Path.of(*part, self.num_features) for part in parts]
         else:
             points = noise.points.split([process.out_features for process in self], -1)
-            functions = [
-                Jointly(process, w, z)
-                if mode is JointDraw
-                else Marginals(process, WeightDistribution(w, None, None), z)
-                for process, w, z in zip(processes, drawn, points, strict=True)
-            ]
+            if mode is JointDraw:
+                functions = list(map(Jointly, processes, drawn, points))
+            else:
+                functions = list(map(Marginals, processes, known, points))
         pairs = zip(functions, means, strict=True)
-        function = Composition(
-            tuple(f if mean is None else BranchesFunction((f, mean), total) for f, mean in pairs)
-        )
-        return mode(function, log_pq if divergence is None else -divergence)
+        added = tuple(f if mean is None else BranchesFunction((f, mean), total) for f, mean in pairs)
+        return mode(Composition(added), log_pq if divergence is None else -divergence)
 
     def input_shape(self) -> Shape:
         return (next(iter(self)).in_features,)

@@ -92,8 +92,5 @@ class Pattern:
         return [(r, c) for r, c in self.covariance if r in rows and c in columns]
 
     def runs(self, row: int, column: int) -> list[tuple[int, int, int]]:
-        """Return where both rows have blocks, as triples (start in `row`, start in `column`, length).
-
-        Adjacent blocks form one run, so that a product needs fewer operations.
-        """
+        """Return the runs of blocks of both rows, as triples (start in `row`, start in `column`, length)."""
         return self._runs[row, column]

@@ -87,11 +87,7 @@ class Process(nn.Module, Part):
         return (self.out_features,)
 
     def inducing(self, jitter: float) -> Inducing:
-        """Return the processes' prior at their inducing inputs.
-
-        Raises:
-            FactorisationError: if K is not positive definite in spite of the jitter.
-        """
+        """Return the processes' prior at their inducing inputs."""
         assert self.hyperparameters is not None and self.inducing_inputs is not None
         return Inducing.of(self.hyperparameters(), self.inducing_inputs.clone(), jitter)
 
@@ -101,7 +97,7 @@ class Process(nn.Module, Part):
         return Path.sizes(self.hyperparameters(), num_features, self.points, self.out_features)
 
     def mean_function(self, noise: Noise) -> Function | None:
-        """Return the mean function, or None if it is zero; `noise` gives the samples, dtype and device."""
+        """Return the mean function, or None if it is zero; `noise` determines the number of samples."""
         return None if self.mean is None else self.mean.sample(None, noise, Draw).function
 
     def describe(self) -> str:

@@ -11,9 +11,8 @@ given all outputs before, have
     mean        μ̃_l + S̃_{l,<l} S̃_{<l,<l}⁻¹ (f_{<l} - μ̃_{<l})        (Eq. 10)
     covariance  S̃_ll - S̃_{l,<l} S̃_{<l,<l}⁻¹ S̃_{<l,l}                (Eq. 11)
 
-All these terms depend, through the kernels, on the outputs before. No system is solved, because the Cholesky
-factor G of S̃ grows row by row (App. E): f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. Entries of S̃ and G that the
-pattern of S makes zero are neither stored nor computed.
+No system is solved, because the Cholesky factor G of S̃ grows row by row (App. E):
+f_t = μ̃_t + Σ_{t'≤t} G_tt' ε_t'. Entries that the pattern of S makes zero are neither stored nor computed.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ class Recursion(GaussianFunction):
     ) -> Tensor:
         """Add a layer's rows to the Cholesky factor, and return aᵀ m, `[S, R, N, T_l]`.
 
-        `fields` holds products of covariance blocks with a, from one layer for a later one, by (later,
-        earlier). This layer uses up those for it, and adds its own for later layers.
+        `fields` holds products of covariance blocks with a, by (later layer, earlier layer). This layer uses
+        up those for it, and adds its own.
         """
         pattern = self.joint.pattern
         places = {source: pattern.between(layer, source) for source in range(layer + 1)}
@@ -143,12 +142,10 @@ class PointFactor:
         self.rows: list[dict[int, Tensor]] = []
 
     def grow(self, covariances: dict[int, Tensor], alone: Tensor, prior: Tensor) -> None:
-        """Add the row of the next process t.
+        """Add the row of the next process t, given terms `[..., N]`.
 
-        Args:
-            covariances: aᵀ S_tt' a' by column t', including t itself, `[..., N]`.
-            alone: k - |a|², the variance of the process given its inducing outputs, `[..., N]`.
-            prior: k, which sets the size of rounding errors, `[..., N]`.
+        They are aᵀ S_tt' a' by column t', including t itself; `alone` = k - |a|², the variance of the process
+        given its inducing outputs; and `prior` = k, which sets the size of rounding errors.
         """
         place = len(self.rows)
         row: dict[int, Tensor] = {}

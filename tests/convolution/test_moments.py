@@ -66,7 +66,7 @@ def compare(case, route, weighted):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=30, deadline=None, derandomize=True)
 @given(data=st.data(), weighted=st.booleans())
 def test_explicit_patches(route, data, weighted):
     compare(data.draw(cases()), route, weighted)

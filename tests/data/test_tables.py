@@ -1,9 +1,7 @@
 """The tables that ship: published values, splits and statements; files made here in their place."""
 
-import dataclasses
 import lzma
 import os
-import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,18 +13,16 @@ from gilib.data import (
     ChecksumError,
     DataError,
     Dataset,
-    classification_names,
-    load_classification,
     load_co2,
     load_uci,
+    loading,
     sha256_of,
     split_indices,
-    storage,
-    uci_names,
 )
-from gilib.data.tables.classification_sets import CLASSIFICATION_SETS
-from gilib.data.tables.loading import CO2_SHA256
-from gilib.data.tables.regression_sets import UCI_SETS
+from gilib.data.loading import CO2_SHA256, shipped
+from gilib.data.regression_sets import UCI_SETS
+
+FOLDER = files("gilib.data")
 
 # Rows and inputs as published; mean test RMSE of least squares over the published splits, original units.
 SETS = {
@@ -102,14 +98,12 @@ def test_least_squares_error_guards_columns_splits_and_units(dataset):
 
 def test_shipped_files_are_the_published_bytes(published):
     for entry in UCI_SETS.values():
-        assert storage.shipped_table(entry.name) == (published / entry.folder / "data.txt").read_bytes()
+        assert shipped(FOLDER, entry.name) == (published / entry.folder / "data.txt").read_bytes()
 
 
-def test_every_set_but_the_survey_ships_and_all_are_small():
-    folder = files("gilib.data") / "files"
-    packed = {path.name: path.read_bytes() for path in folder.iterdir() if path.name.endswith(".xz")}
-    names = {*uci_names(), *classification_names(), "co2"} - {"diabetes"}
-    assert set(packed) == {f"{name}.txt.xz" for name in names}
+def test_every_set_ships_and_all_are_small():
+    packed = {path.name: path.read_bytes() for path in (FOLDER / "files").iterdir()}
+    assert set(packed) == {f"{name}.txt.xz" for name in (*UCI_SETS, "co2")}
     assert sum(map(len, packed.values())) < 2_750_000
     for content in packed.values():  # what unpacks it needs no more memory than the largest file
         lzma.LZMADecompressor(memlimit=5 << 20).decompress(content)
@@ -127,80 +121,6 @@ def test_every_folder_name_is_an_alias():
         assert load_uci(entry.folder.upper()).name == entry.name
     with pytest.raises(ValueError, match="no UCI set 'iris': choose one of boston, concrete, .*, wine"):
         load_uci("iris")
-
-
-TABLE = "1.5,2,g\n3,4,h\n\n5,6,g\n"
-HEADED = "ID,Diabetes_binary,a,b\n7,0,1.5,2\n8,1,3,4\n9,0,5,6\n"
-X = torch.tensor([[1.5, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
-
-
-@pytest.fixture
-def tiny(empty_directory, monkeypatch):
-    """Write a file in the place of a set's, whose entry has three rows with two inputs."""
-
-    def write(name, text, labels=None):
-        sha256 = "" if labels is None else sha256_of(X, torch.tensor(labels).double()[:, None])
-        entry = dataclasses.replace(CLASSIFICATION_SETS[name], num_features=2, rows=3, sha256=sha256)
-        monkeypatch.setitem(CLASSIFICATION_SETS, name, entry)
-        path = empty_directory / "uci-classification" / entry.file
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-        monkeypatch.setattr(storage, "shipped_table", lambda name: None)
-        return path
-
-    return write
-
-
-def test_labels_are_in_the_last_column(tiny):
-    tiny("telescope", TABLE, [1, 0, 1])
-    data = load_classification("telescope")
-    assert torch.equal(data.x, X) and data.y.tolist() == [1, 0, 1]
-    assert data.class_names == ("hadron", "gamma") and data.licence and data.source
-
-
-def test_labels_are_in_a_named_column_and_numbers_of_rows_are_dropped(tiny):
-    tiny("diabetes", HEADED)
-    data = load_classification("diabetes")
-    assert torch.equal(data.x, X) and data.y.tolist() == [0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (TABLE.replace("3,", "x,"), "is not the table of telescope"),
-        ("1,2\n", "is not the table of telescope"),
-        ("1,2,g\n", "table of shape .1, 2., wanted .3, 2."),
-        ("", "table of shape .0, 2."),
-    ],
-)
-def test_damaged_files_are_named(tiny, text, message):
-    path = tiny("telescope", text, [1, 0, 1])
-    with pytest.raises(DataError, match=f"{re.escape(str(path))} .*{message.split('telescope')[0]}"):
-        load_classification("telescope")
-
-
-def test_other_values_are_refused(tiny):
-    tiny("telescope", TABLE.replace("6", "7"), [1, 0, 1])
-    with pytest.raises(ChecksumError, match=r"published values of telescope.*save https://archive\.ics"):
-        load_classification("telescope")
-
-
-def test_absent_files_are_asked_for(empty_directory):
-    with pytest.raises(DataError, match=r"diabetes is not on this machine: save https://.*GILIB_DATA"):
-        load_classification("diabetes")
-    with pytest.raises(ValueError, match="unknown set of labelled points 'iris': choose one of 'spambase'"):
-        load_classification("iris")
-    for load in (load_classification, load_uci):
-        with pytest.raises(TypeError, match="name must be a str, got int"):
-            load(3)
-
-
-@pytest.mark.parametrize("name", ["spambase", "telescope"])
-def test_published_values(name, empty_directory):
-    """The numbers are those that their publishers state."""
-    data = load_classification(name)
-    assert data.sha256 == CLASSIFICATION_SETS[name].sha256
-    assert torch.bincount(data.y).tolist() == {"spambase": [2788, 1813], "telescope": [6688, 12332]}[name]
 
 
 def test_labels_are_split_as_they_are():
@@ -222,12 +142,35 @@ def test_months_are_in_order_and_five_are_missing():
     assert data.sha256 == sha256_of(data.x, data.y) == CO2_SHA256
 
 
-def test_other_values_and_a_missing_file(monkeypatch):
-    content = storage.shipped_table("co2")
-    monkeypatch.setattr(storage, "shipped_table", lambda name: content.replace(b"316.10", b"316.11"))
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda text: text[:5001], DataError, "is not a table of numbers"),
+        (
+            lambda text: text[: text.rindex(b"\n", 0, 5000) + 1],
+            DataError,
+            r"shape \(\d+, 7\), wanted \(308, 7\)",
+        ),
+        (
+            lambda text: text.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1),
+            ChecksumError,
+            "values of yacht.*12a59d1c",
+        ),
+    ],
+)
+def test_a_damaged_package_is_named_with_its_remedy(monkeypatch, change, error, message):
+    content = change(shipped(FOLDER, "yacht"))
+    monkeypatch.setattr(loading, "shipped", lambda folder, name: content)
+    with pytest.raises(error, match=f"copy that ships with gilib .*{message}.*: install gilib again"):
+        load_uci("yacht")
+
+
+def test_other_values_and_a_missing_file(monkeypatch, tmp_path):
+    content = shipped(FOLDER, "co2").replace(b"316.10", b"316.11")
+    monkeypatch.setattr(loading, "shipped", lambda folder, name: content)
     with pytest.raises(ChecksumError, match="published values of co2.*install gilib again"):
         load_co2()
-    monkeypatch.setattr(storage, "shipped_table", lambda name: None)
-    for load in (load_co2, lambda: load_uci("yacht")):
-        with pytest.raises(DataError, match="made without its data: install gilib again"):
-            load()
+    with pytest.raises(DataError, match="made without its data: install gilib again"):
+        shipped(tmp_path, "yacht")
+    with pytest.raises(TypeError, match="name must be a str, got int"):
+        load_uci(3)

@@ -13,7 +13,7 @@ import torch
 import gilib
 from experiments.runner.experiment import Experiment, Job
 from experiments.runner.records import Record
-from gilib.data.storage import DataError
+from gilib.data import DataError
 
 STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
 

@@ -5,21 +5,11 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.layers import Conv2d, InducingBatchNorm, Linear, Residual, Sequential, Sum
+from gilib.layers import Conv2d, InducingBatchNorm, Linear
 from gilib.models import lenet, resnet8, resnet18
-from gilib.posteriors import BuildContext
 from tests.support import D, assert_equal, normals, seeded
 
 SMALL = dict(generator=seeded(), dtype=D)
-
-
-def test_a_sum_with_the_identity_is_a_residual_block():
-    one = Sum([nn.Identity(), Sequential([Linear(3, 3), nn.Tanh()])])
-    other = Residual([Linear(3, 3), nn.Tanh()])
-    for layer in (one, other):
-        layer.build((3,), BuildContext(4, dtype=D, generator=seeded()))
-    u, x, noise = normals(4, 3), normals(5, 3, seed=1), other.base_noise(2, seeded(1))
-    assert_equal(one.draw(u, noise=noise)(x).detach(), other.draw(u, noise=noise)(x).detach())
 
 
 def described(net):

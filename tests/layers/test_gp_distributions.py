@@ -35,10 +35,10 @@ def shaken_net(kind, precision, jitter=0.0):
     return shaken(layer_of(net).weights, 0.3) and net, z
 
 
-@pytest.mark.parametrize("jitter", [0.0, 0.01])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_log_ratio_of_every_draw(precision, jitter):
+def test_the_log_ratio_of_every_draw(precision):
     """Log P(u) - log Q(u) = log N(v; 0, K + Λ⁻¹) - log N(v; u, Λ⁻¹) (Ober & Aitchison, 2021, App. F)."""
+    jitter = 0.01
     net, z = shaken_net("global", precision, jitter)
     layer, v = layer_of(net), layer_of(net).weights.pseudo.outputs.detach()
     faces = (
@@ -145,7 +145,7 @@ def test_moments_and_divergence_of_a_marginalised_local_posterior(precision):
         prior = MultivariateNormal(torch.zeros(5, dtype=D), textbook(KERNEL, z, z))
         divergence = divergence + kl_divergence(posterior, prior)
     assert_equal(estimate.density.detach(), -divergence.expand(3), 1e-8)
-    assert_mean(net.draw(4000, generator=seeded(1)).density.detach(), -divergence)
+    assert_mean(net.draw(2000, generator=seeded(1)).density.detach(), -divergence)
 
 
 def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():

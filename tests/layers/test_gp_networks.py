@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from gilib.draws import Estimate, GaussianFunction
-from gilib.draws.functions import moments
+from gilib.draws import Estimate
+from gilib.layers import Sum
 from gilib.randomness import Noise, ReplicaGenerators
 from gilib.training.gradients.objective import preferred_estimator
-from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken
-from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, mixed, process, wave
+from tests.support import D, assert_equal, assert_mean, assert_same_mean, normals, seeded, shaken
+from tests.support.processes import NETWORKS, V0, X0, deep, layer_of, process, wave
 
 X, Y = wave(12)
 LIKELIHOOD = gilib.Gaussian(0.2)
@@ -37,7 +37,7 @@ def test_shapes_and_gradients_of_every_face(name):
         assert all(bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["global", "local", "integrated", "free"]),
     face=st.sampled_from(["draw", "estimate", "joint_draw"]),
@@ -83,20 +83,13 @@ def test_any_shape(name, face, depth, sizes, replicas, one_kernel):
 @EVERY
 def test_the_faces_have_one_expectation(name):
     """That of log P - log Q, and the bound's of estimates and joint draws; paths are exact to two moments."""
-    net, count = NETWORKS[name](), 3000
+    net, count = NETWORKS[name](), 1500
     with torch.no_grad():
         draw, estimate = net.draw(count, generator=seeded(1)), net.estimate(count, 12, generator=seeded(2))
         joint = net.joint_draw(count, 12, generator=seeded(3))
-        agree(draw.density, estimate.density)
-        agree(draw.density, joint.density)
-        agree(bound(estimate, reduction="none"), bound(joint, reduction="none"))
-
-
-def agree(values, others):
-    """Two sets of samples have one mean, within six standard errors."""
-    error = (values.var(0) / len(values) + others.var(0) / len(others)).sqrt()
-    assert bool((error > 0).all())
-    assert bool(((values.mean(0) - others.mean(0)).abs() < 6 * error).all())
+        assert_same_mean(draw.density, estimate.density)
+        assert_same_mean(draw.density, joint.density)
+        assert_same_mean(bound(estimate, reduction="none"), bound(joint, reduction="none"))
 
 
 @EVERY
@@ -113,18 +106,13 @@ def test_replicas_are_networks_of_their_own(name):
     for r, single in enumerate(singles):
         alone = single.draw(noise=noise[:, r])
         assert_equal(draw(x)[:, r].detach(), alone(x[r]).detach(), 1e-9)
-        assert_equal(bounds_of(bounds[0], r), bound(alone, x[r], y[r]).detach(), 1e-9)
+        assert_equal(bounds[0][r].detach(), bound(alone, x[r], y[r]).detach(), 1e-9)
         own = single.estimate(noise=Noise(points.draw[:, r], points.points[:, r]))
-        assert_equal(bounds_of(bounds[1], r), bound(own, x[r], y[r]).detach(), 1e-9)
+        assert_equal(bounds[1][r].detach(), bound(own, x[r], y[r]).detach(), 1e-9)
         lone = single.joint_draw(2, 12, generator=seeded(5 + r))(x[r])
         assert_equal(
             joint[:, r].detach(), lone.detach(), 1e-6
         )  # joint draws factorise near-singular matrices
-
-
-def bounds_of(values, replica):
-    """`elbo` counts the points of one replica."""
-    return values[replica].detach()
 
 
 @pytest.mark.parametrize("branch", ["residual", "sum"])
@@ -135,7 +123,7 @@ def test_inducing_points_and_data_pass_through_one_mean_function(branch):
         layers = [gilib.Residual([process(2, 2, jitter=1e-12)]), process(2, 2, jitter=1e-12)]
     else:
         mean = gilib.layers.FixedLinear(2, 3, matrix)
-        layers = [gilib.Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
+        layers = [Sum([process(2, 3, jitter=1e-12), mean]), process(3, 2, jitter=1e-12)]
     net = gilib.Network(X0, layers, pseudo_outputs=V0, generator=seeded())
     draw = net.draw(4, generator=seeded(1))
     below = net.layers[0].draw(X0, noise=net.base_noise(4, seeded(1))[:, : layers[0].noise_size])
@@ -161,50 +149,29 @@ def test_a_layer_that_integrates_its_inducing_outputs_out_draws_below_one_that_n
 
 def test_moments_add_up_in_blocks():
     """The last Gaussian of a residual block or a sum; nothing after a nonlinearity."""
-    fixed = gilib.layers.FixedLinear(2, 2, normals(2, 2, seed=3))
-    for last, shift in ((gilib.Residual([process(2, 2)]), X), (gilib.Sum([process(2, 2), fixed]), None)):
-        net = gilib.Network(X0, [last], generator=seeded())
+
+    def parts(layers):
+        net = gilib.Network(X0, layers, generator=seeded())
         estimate = net.estimate(3, 12, generator=seeded(1))
-        mean, variance = estimate.moments(X)
-        inner = estimate.function.functions[0]
-        own = inner.branch.functions[0] if shift is not None else inner.functions[0]
-        assert isinstance(own, GaussianFunction)
-        expected = own.moments(X)
-        straight = X if shift is not None else X @ fixed.matrix
-        assert_equal(mean.detach(), (expected.mean + straight).detach(), 1e-12)
-        assert_equal(variance.detach(), expected.variance.detach(), 1e-12)
-    two = gilib.Network(X0, [gilib.Sum([process(2, 2), process(2, 2)])], generator=seeded())
-    estimate = two.estimate(3, 12, generator=seeded(1))
-    parts = [moments(function, X) for function in estimate.function.functions[0].functions]
-    assert_equal(
-        estimate.moments(X).variance.detach(), (parts[0].variance + parts[1].variance).detach(), 1e-12
-    )
-    net = mixed([process(2, 2), torch.nn.Tanh()])
-    estimate = net.estimate(3, 12, generator=seeded(1))
-    mean, variance = estimate.moments(X)
-    assert variance is None and torch.equal(mean, estimate(X))
+        known = [step.function.moments(X) for step in gilib.record(estimate, X).drawn]
+        return estimate.moments(X), known, estimate(X)
+
+    matrix = normals(2, 2, seed=3)
+    fixed = gilib.layers.FixedLinear(2, 2, matrix)
+    for last, straight in ((gilib.Residual([process(2, 2)]), X), (Sum([process(2, 2), fixed]), X @ matrix)):
+        (mean, variance), (own,), _ = parts([last])
+        assert_equal(mean.detach(), (own.mean + straight).detach(), 1e-12)
+        assert_equal(variance.detach(), own.variance.detach(), 1e-12)
+    (_, variance), two, _ = parts([Sum([process(2, 2), process(2, 2)])])
+    assert_equal(variance.detach(), sum(own.variance for own in two).detach(), 1e-12)
+    (mean, variance), _, outputs = parts([process(2, 2), torch.nn.Tanh()])
+    assert variance is None and torch.equal(mean, outputs)
 
 
-def test_closed_form_expectation_is_the_average_over_samples():
-    """E log N(y; f, σ²) against sampling the last layer 20 000 times, the layers below the same."""
-    net = deep(gilib.FreeGaussian(initial_scale=0.5), 1)
-    with torch.no_grad():
-        closed = LIKELIHOOD.expected_log_prob(net.estimate(1, 12, generator=seeded(1)), X, Y)[0]
-        sampled = LIKELIHOOD.log_prob(net.estimate(20_000, 12, generator=seeded(2))(X), Y)
-    assert_mean(sampled, closed)
-
-
-@pytest.mark.parametrize("name", ["global", "free", "free, then global", "a process, then weights"])
-def test_iwbo_of_joint_draws_is_at_least_the_elbo_and_refuses_estimates(name):
-    net = NETWORKS[name]()
-    joint = net.joint_draw(50, 12, generator=seeded(1))
+@pytest.mark.parametrize("name", ["global", "free, then global", "a process, then weights"])
+def test_iwbo_of_joint_draws_is_at_least_the_elbo(name):
+    joint = NETWORKS[name]().joint_draw(50, 12, generator=seeded(1))
     assert float(gilib.iwbo(joint, LIKELIHOOD, X, Y).detach()) > float(bound(joint).detach())
-    assert float(gilib.iwbo(net.joint_draw(1, 12, generator=seeded(1)), LIKELIHOOD, X, Y).detach()) < 1e9
-    with pytest.raises(
-        TypeError,
-        match=r"got Estimate: use net.draw\(num_samples\), or, of Gaussian processes, net.joint_draw",
-    ):
-        gilib.iwbo(net.estimate(5, 12), LIKELIHOOD, X, Y)
 
 
 def test_iwbo_converges_to_the_evidence_of_one_layer():
@@ -230,16 +197,4 @@ def test_predictive_densities_are_averages_over_exact_draws(posterior):
     sd = prediction.component_sd.expand_as(prediction.means)
     components = torch.distributions.Normal(prediction.means, sd).log_prob(targets).sum(-1).exp()
     assert_equal(components.mean(0).log(), prediction.log_prob(targets), 1e-10)
-    agree(densities, components)
-
-
-def test_classification():
-    """Three classes: after a training probabilities sum to one and are right."""
-    x = wave(24)[0]
-    labels = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-    net = gilib.models.deep_gp(2, 3, 2, inducing_points=x[:8], generator=seeded(), dtype=D, num_features=64)
-    own = {"num_samples": 4, "rule": gilib.Adam(0.03), "seed": 3, "progress": False}
-    gilib.fit(net, gilib.Categorical(), x, labels, steps=60, **own)
-    prediction = gilib.predict(net, gilib.Categorical(), x, 20, generator=seeded(1))
-    assert_equal(prediction.mean.sum(-1), torch.ones(24, dtype=D), 1e-10)
-    assert float((prediction.mean.argmax(-1) == labels).double().mean()) > 0.8
+    assert_same_mean(densities, components)

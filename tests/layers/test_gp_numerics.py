@@ -26,34 +26,22 @@ UNIT = 2.0**-24
 
 def pair(posterior, kernel, *, layers=1, inducing=Z, jitter=1e-5):
     """The same network in float32 and in float64, its parameters float32 numbers."""
-    own = {} if posterior.is_global else {"inducing_inputs": inducing.float()}
-    net = gilib.Network(
-        inducing.float() if posterior.is_global else None,
-        [gilib.GP(2, 2, kernel, posterior, jitter=jitter, num_features=32, **own) for _ in range(layers)],
-        pseudo_outputs=Y[:10].float() if posterior.is_global else None,
-        input_shape=(2,),
-        generator=seeded(),
-        dtype=torch.float32,
-    )
+
+    def made(dtype):
+        points = inducing.to(dtype)
+        own = {} if posterior.is_global else {"inducing_inputs": points}
+        return gilib.Network(
+            points if posterior.is_global else None,
+            [gilib.GP(2, 2, kernel, posterior, jitter=jitter, num_features=32, **own) for _ in range(layers)],
+            pseudo_outputs=Y[:10].to(dtype) if posterior.is_global else None,
+            input_shape=(2,),
+            generator=seeded(),
+            dtype=dtype,
+        )
+
+    net, exact = made(torch.float32), made(torch.float64)
     for layer in net.layers:
         shaken(layer.weights, 0.1)
-    exact = gilib.Network(
-        inducing if posterior.is_global else None,
-        [
-            gilib.GP(
-                2,
-                2,
-                kernel,
-                posterior,
-                jitter=jitter,
-                num_features=32,
-                **({} if posterior.is_global else {"inducing_inputs": inducing}),
-            )
-            for _ in range(layers)
-        ],
-        input_shape=(2,),
-        dtype=torch.float64,
-    )
     exact.load_state_dict({name: value.double() for name, value in net.state_dict().items()})
     return net, exact
 
@@ -96,9 +84,12 @@ def test_gradients_of_a_float32_layer_are_those_of_float64(name, kernel, lengths
 
 
 @pytest.mark.parametrize(
-    "kernel", [RBF(100.0), DotProduct(), ArcCosine(), RBF(1e-3), RBF(1e3) * DotProduct()]
+    ("name", "kernel"),
+    [
+        *(("global", kernel) for kernel in (DotProduct(), ArcCosine(), RBF(1e-3), RBF(1e3) * DotProduct())),
+        *((name, RBF(100.0)) for name in POSTERIORS),
+    ],
 )
-@pytest.mark.parametrize("name", POSTERIORS)
 def test_near_singular_kernels_train(name, kernel):
     net, _ = pair(POSTERIORS[name], kernel, layers=2)
     x, y = X.float(), Y.float()

@@ -6,7 +6,7 @@ import torch
 import gilib
 from gilib import Linear
 from gilib.posteriors import BuildContext
-from tests.support import POSTERIORS, PRIORS, D, assert_equal, normals, seeded, shaken, with_ones
+from tests.support import POSTERIORS, D, assert_equal, normals, seeded, shaken, with_ones
 
 
 def built(posterior, prior=None, bias=True, replicas=(), points=5, last=False):
@@ -24,11 +24,6 @@ def test_a_draw_is_a_matrix_product(name, bias):
     x = normals(6, 2, seed=1)
     assert function.weights.shape == (4, 2 + bias, 3) and log_pq.shape == (4,)
     assert_equal(function(x), ((with_ones(x) if bias else x) @ function.weights).detach())
-
-
-def test_learned_scales_have_an_extra_normal_each():
-    sizes = {name: built(gilib.GlobalInducing(), prior).noise_size for name, prior in PRIORS.items()}
-    assert sizes == {"neal": 9, "standard": 9, "scale": 10, "spatial": 10}
 
 
 def test_local_points_do_not_see_the_layer_below():

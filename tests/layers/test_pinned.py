@@ -12,31 +12,25 @@ from gilib import Factorised, FreeGaussian, FromPrior, GlobalInducing, LocalIndu
 from gilib.layers import GP, Concat, FixedLinear, InducingBatchNorm, Linear, Pretrained, Residual, Sum
 from gilib.posteriors import Dropout, MatrixGaussian, PropagatedGaussian
 from gilib.structured import FullyCoupled, MeanField, Process, StructuredGP
+from tests.support import D, normals, seeded
 
-D = torch.float64
 POINTS = 6
-
-
-def normals(*shape, seed):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=D)
-
-
 X, IMAGES = normals(POINTS, 2, seed=1), normals(POINTS, 2, 12, 12, seed=2)
 
 
 def mlp(posterior, prior=None, **settings):
     own = {"posterior": posterior, "prior": prior, "inducing_points": X[:4], "dtype": D}
-    return gilib.models.mlp(2, (3,), 2, **own, generator=torch.Generator().manual_seed(3), **settings)
+    return gilib.models.mlp(2, (3,), 2, **own, generator=seeded(3), **settings)
 
 
 def network(*layers, inducing_points=X[:4]):
-    return gilib.Network(inducing_points, layers, generator=torch.Generator().manual_seed(3), dtype=D)
+    return gilib.Network(inducing_points, layers, generator=seeded(3), dtype=D)
 
 
 def images(model, posterior, **settings):
     points = None if isinstance(posterior, Factorised) else IMAGES[:3]
     own = {"posterior": posterior, "inducing_points": points, "dtype": D, **settings}
-    return model((2, 12, 12), 2, **own, generator=torch.Generator().manual_seed(3))
+    return model((2, 12, 12), 2, **own, generator=seeded(3))
 
 
 def process(posterior=None, outputs=2):
@@ -108,11 +102,11 @@ def numbers(net):
     with torch.no_grad():
         for k, parameter in enumerate(parameters):  # away from where they start, at which much is zero
             parameter.add_(0.1 * normals(*parameter.shape, seed=10 + k))
-    inducing = net.draw(generator=torch.Generator().manual_seed(3)).inducing_outputs
+    inducing = net.draw(generator=seeded(3)).inducing_outputs
     found = [torch.zeros(()) if inducing is None else inducing.square().sum()]
     for seed, sample in enumerate((net.draw, net.estimate, net.joint_draw)):
         sizes = () if seed == 0 else (POINTS,)
-        drawn = sample(2, *sizes, generator=torch.Generator().manual_seed(seed))
+        drawn = sample(2, *sizes, generator=seeded(seed))
         outputs = drawn(x)
         bound = gilib.elbo(drawn, likelihood, x, normals(POINTS, 2, seed=4), num_data=20).sum()
         gradients = torch.autograd.grad(bound, parameters, materialize_grads=True) if parameters else ()

@@ -39,14 +39,6 @@ def test_images_against_a_loop_over_samples(name, lead):
         assert torch.equal(output[tuple(index)], alone)
 
 
-def test_draw_costs_nothing():
-    layer, _ = built(nn.ReLU())
-    function, log_pq = layer.draw(num_samples=4)
-    assert layer.noise_size == 0 and not layer.needs_inducing
-    assert torch.equal(log_pq, torch.zeros(4))
-    assert function(-torch.ones(1, 2, 4, 6)).max() == 0
-
-
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -78,8 +70,3 @@ def test_functions_and_classes_are_not_layers():
     for other in (torch.relu, nn.ReLU, "relu"):
         with pytest.raises(TypeError, match=r"layers\[1\] must be "):
             gilib.Network(normals(4, 2), [gilib.Linear(2, 2), other])
-
-
-def test_points_of_the_wrong_shape():
-    with pytest.raises(ValueError, match=r"MaxPool2d cannot take points of shape \[7\]"):
-        built(nn.MaxPool2d(2), (7,))

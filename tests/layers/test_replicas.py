@@ -1,40 +1,11 @@
 """R networks in one program: what they share, and where they start."""
 
 import torch
-from torch import nn
 
 import gilib
-from tests.support import PRIORS, D, normals, seeded, small_net
+from tests.support import D, normals, seeded, small_net
 
-R, S, STEPS = 3, 2, 3
-CASES = {
-    "gi-shared": (gilib.GlobalInducing(), "neal"),
-    "gi-per_output": (gilib.GlobalInducing(precision="per_output"), "scale"),
-    "gi-full": (gilib.GlobalInducing(precision="full"), "spatial"),
-    "li-per_output": (gilib.LocalInducing(num_inducing=4, precision="per_output"), "standard"),
-    "li-full": (gilib.LocalInducing(num_inducing=4, precision="full"), "scale"),
-    "fac": (gilib.Factorised(), "scale"),
-    "fac→gi": ((gilib.Factorised(), gilib.GlobalInducing()), "spatial"),
-    "rand→gi": ((gilib.FromPrior(), gilib.GlobalInducing(precision="per_output")), "neal"),
-}
-
-
-def model(name, replicas=()):
-    posterior, prior = CASES[name]
-    net = small_net(posterior, PRIORS[prior], points=4, replicas=replicas)
-    return nn.ModuleDict({"net": net, "likelihood": gilib.Gaussian(0.3, learn=True, replicas=replicas)})
-
-
-def train(pair, noise, x, y):
-    """STEPS steps of Adam with the noise handed in; returns the ELBOs."""
-    optimiser, trace = torch.optim.Adam(pair.parameters(), lr=0.01), []
-    for z in noise:
-        bound = gilib.elbo(pair["net"].draw(noise=z), pair["likelihood"], x, y, num_data=10)
-        optimiser.zero_grad()
-        (-bound.sum()).backward()
-        optimiser.step()
-        trace.append(bound.detach())
-    return torch.stack(trace)
+R, S = 3, 2
 
 
 def test_shared_inputs_and_targets_broadcast():

@@ -13,7 +13,7 @@ from gilib.layers import Pretrained
 from gilib.posteriors import Conjugate, Dropout, MatrixGaussian
 from tests.support import D, assert_equal, assert_mean, normals, seeded, shaken, with_ones
 
-X, Y, LABELS = normals(12, 3, seed=1), normals(12, 2, seed=2), torch.arange(12) % 2
+X, Y = normals(12, 3, seed=1), normals(12, 2, seed=2)
 IMAGES = normals(6, 2, 8, 8, seed=3)
 SURE = {  # posteriors of hardly any spread, which begin at the weights themselves
     "factorised": gilib.Factorised(1e-24),
@@ -139,7 +139,7 @@ def test_global_inducing_points_begin_with_what_the_model_gives_there(name):
         held = converted(model, x, gilib.GlobalInducing(log_precision=25.0), **settings)
     truth = copy.deepcopy(model).eval()(x[:5]).detach()
     assert_equal(held.draw(2, generator=seeded())(x[:5]).detach(), truth.expand(2, -1, -1), 1e-3)
-    noise = (net.draw(2000, generator=seeded())(x[:5]).detach() - truth).square().mean().sqrt()
+    noise = (net.draw(300, generator=seeded())(x[:5]).detach() - truth).square().mean().sqrt()
     assert noise < 0.5 * truth.square().mean().sqrt()
 
 

@@ -23,16 +23,10 @@ def rounding(monkeypatch):
     set_product_precisions(*before)
 
 
-def test_they_are_nested():
-    with exact_products():
+def test_they_are_nested_and_set_back_after_an_error():
+    with pytest.raises(KeyError), exact_products():
         with exact_products():
             assert product_precisions() == IEEE
-        assert product_precisions() == IEEE
-    assert product_precisions() == TF32
-
-
-def test_they_are_set_back_after_an_error():
-    with pytest.raises(KeyError), exact_products():
         assert product_precisions() == IEEE
         raise KeyError
     assert product_precisions() == TF32

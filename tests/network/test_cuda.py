@@ -16,24 +16,23 @@ from gilib.training import (
     SGHMC,
     VOGN,
     Bali,
-    Checkpoint,
     EarlyStopping,
     NaturalGradient,
     NoisyAdam,
     NoisyKFAC,
-    Paused,
     Speed,
     Vadam,
 )
 from gilib.training.gradients.replay import WARM_UP
 from tests.support import D, seeded
+from tests.support.resuming import step_by_step
 from tests.support.zoo import NETS, REGRESSION, STRUCTURED, N, S, X, Y, close, problem, rule_of, structured
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_bounds_gradients_and_functions_are_those_of_the_cpu(name):
+def test_bounds_gradients_functions_and_estimates_are_those_of_the_cpu(name):
     results = {}
     for device in ("cpu", "cuda"):
         net, likelihood, x, y = problem(name, device)
@@ -41,18 +40,11 @@ def test_bounds_gradients_and_functions_are_those_of_the_cpu(name):
         bound = gilib.elbo(draw, likelihood, x, y, num_data=N)
         parameters = [p for p in [*net.parameters(), *likelihood.parameters()] if p.requires_grad]
         gradients = torch.autograd.grad(bound.sum(), parameters, materialize_grads=True) if parameters else []
-        results[device] = [bound.detach(), draw(x).detach(), *gradients]
-        assert all(value.device.type == device for value in results[device])
-    close(results["cuda"], results["cpu"])
-
-
-@pytest.mark.parametrize("name", NETS)
-def test_estimates_are_those_of_the_cpu(name):
-    results, noise = {}, problem(name, "cpu")[0].estimate_noise(S, N, seeded(1))
-    for device in ("cpu", "cuda"):
-        net, likelihood, x, y = problem(name, device)
+        noise = problem(name, "cpu")[0].estimate_noise(S, N, seeded(1))
         estimate = net.estimate(noise=Noise(noise.draw.to(device), noise.points.to(device)))
-        results[device] = [gilib.elbo(estimate, likelihood, x, y, num_data=N).detach()]
+        estimated = gilib.elbo(estimate, likelihood, x, y, num_data=N).detach()
+        results[device] = [bound.detach(), draw(x).detach(), estimated, *gradients]
+        assert all(value.device.type == device for value in results[device])
     close(results["cuda"], results["cpu"])
 
 
@@ -122,18 +114,13 @@ def test_every_rule_goes_on_where_it_was(name, tmp_path):
         net = gilib.models.mlp(2, (4,), 2, posterior=posterior, generator=seeded(), dtype=D)
         return net.cuda(), copy.deepcopy(REGRESSION).cuda()
 
-    def train(models, **settings):
+    def train(*models, **settings):
         settings |= {"rule": rule, "steps": 5, "batch_size": 10, "progress": False}
         return gilib.fit(*models, X.cuda(), Y.cuda(), **settings)
 
-    whole, parts, pauses = start(), start(), 0
-    train(whole)
-    while True:
-        try:
-            train(parts, checkpoint=Checkpoint(tmp_path / "training", deadline=0.0))
-            break
-        except Paused:
-            pauses, parts = pauses + 1, start()
+    whole = start()
+    train(*whole)
+    parts, _, pauses = step_by_step(tmp_path / "training", start, train)
     assert pauses == 4
     close(parts[0].state_dict().values(), whole[0].state_dict().values(), 1e-12)
 
@@ -150,14 +137,9 @@ def test_early_stopping_goes_on_where_it_was(tmp_path):
         settings |= {"steps": 8, "callbacks": [stop], "progress": False}
         return gilib.fit(net, likelihood, X[4:].cuda(), Y[4:].cuda(), **settings)
 
-    whole, parts = start(), start()
+    whole = start()
     train(*whole)
-    while True:
-        try:
-            train(*parts, checkpoint=Checkpoint(tmp_path / "training", deadline=0.0))
-            break
-        except Paused:
-            parts = start()
+    parts, *_ = step_by_step(tmp_path / "training", start, train)
     close(parts[0].state_dict().values(), whole[0].state_dict().values(), 1e-12)
     close([torch.stack(parts[2].scores)], [torch.stack(whole[2].scores)], 1e-12)
 

@@ -8,7 +8,6 @@ import torch
 import gilib
 from tests.support import (
     PRECISIONS,
-    D,
     assert_equal,
     assert_mean,
     log_evidence,
@@ -29,55 +28,31 @@ FIXED = {
 }
 
 
-def exact_posterior(precision="shared", **settings):
-    """Pseudo-outputs as noisy as the data."""
-    return gilib.GlobalInducing(precision=precision, log_precision=-math.log(NOISE), **settings)
-
-
-def exact_net(posterior, prior, bias=True):
-    """Bayesian linear regression whose inducing points are the data."""
-    return gilib.models.mlp(
-        2, (), 2, posterior=posterior, prior=prior, bias=bias, inducing_points=X, pseudo_outputs=Y
-    )
-
-
-def elbos(net, draw):
-    return gilib.elbo(draw, LIKELIHOOD, X, Y, num_data=len(X), reduction="none")
+def exact_net(prior, precision="shared", bias=True):
+    """Bayesian linear regression whose inducing points are the data, pseudo-outputs as noisy as they."""
+    posterior = gilib.GlobalInducing(precision=precision, log_precision=-math.log(NOISE))
+    settings = {"bias": bias, "inducing_points": X, "pseudo_outputs": Y}
+    return gilib.models.mlp(2, (), 2, posterior=posterior, prior=prior, **settings)
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("name", FIXED)
-def test_every_draws_elbo_is_the_log_evidence(name, precision, bias):
+def test_every_draws_elbo_and_the_iwbo_are_the_log_evidence(name, precision, bias):
+    """In a float32 default, with a noise that must not pass through it."""
+    assert torch.get_default_dtype() == torch.float32
     prior, variance = FIXED[name]
-    net = exact_net(exact_posterior(precision), prior, bias)
     features = with_ones(X) if bias else X
     truth = log_evidence(features, Y, variance(features.shape[-1]), NOISE)
-    bounds = elbos(net, net.draw(20, generator=seeded(3)))
-    assert bounds.shape == (20,)
-    assert_equal(bounds, truth.expand(20), 1e-9)
-
-
-def test_iwbo_is_the_log_evidence_too():
-    net = exact_net(exact_posterior(), gilib.NealPrior())
-    bound = gilib.iwbo(net.draw(5, generator=seeded(3)), LIKELIHOOD, X, Y)
-    assert_equal(bound, log_evidence(with_ones(X), Y, 1 / 3, NOISE), 1e-9)
-
-
-def test_exact_in_a_float32_default_with_an_awkward_noise():
-    """The noise must not pass through float32 on its way into a float64 network."""
-    assert torch.get_default_dtype() == torch.float32
-    net = exact_net(exact_posterior(), gilib.NealPrior())
-    assert net.draw(1, generator=seeded())(X).dtype == D
-    for learn in (False, True):
-        bound = gilib.elbo(
-            net.draw(1, generator=seeded()), gilib.Gaussian(NOISE, learn), X, Y, num_data=len(X)
-        )
-        assert_equal(bound.detach(), log_evidence(with_ones(X), Y, 1 / 3, NOISE), 1e-9)
+    draw = exact_net(prior, precision, bias).draw(20, generator=seeded(3))
+    for likelihood in (LIKELIHOOD, gilib.Gaussian(NOISE, learn=True)):
+        bounds = gilib.elbo(draw, likelihood, X, Y, num_data=len(X), reduction="none")
+        assert_equal(bounds.detach(), truth.expand(20), 1e-9)
+        assert_equal(gilib.iwbo(draw, likelihood, X, Y).detach(), truth, 1e-9)
 
 
 def test_predictions_are_those_of_ridge_regression():
-    net = exact_net(exact_posterior(), gilib.NealPrior())
+    net = exact_net(gilib.NealPrior())
     mean, covariance = ridge(with_ones(X), Y, 3.0, NOISE)
     points = normals(6, 2, seed=5)
     prediction = gilib.predict(net, LIKELIHOOD, points, num_samples=4000, generator=seeded(4))

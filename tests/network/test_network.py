@@ -34,41 +34,27 @@ WITH_PRIORS = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_draw_is_a_function(name):
-    net = small_net(EVERY[name])
-    draw = net.draw(4, generator=seeded(1))
-    a, b = normals(3, 2, seed=2), normals(4, 2, seed=3)
-    assert draw(a).shape == (4, 3, 2)
-    assert draw.log_pq.shape == (4,)
-    assert_equal(draw(torch.cat([a, b])), torch.cat([draw(a), draw(b)], 1).detach())
-    assert torch.equal(draw(a), draw(a))
-
-
-@pytest.mark.parametrize("name", EVERY)
-def test_a_draw_is_a_function_of_its_noise(name):
+def test_a_draw_is_a_function_and_a_function_of_its_noise(name):
     net = small_net(EVERY[name], PRIORS["scale"])
-    x, noise = normals(3, 2), net.base_noise(5, seeded(1))
+    x, noise = normals(7, 2), net.base_noise(5, seeded(1))
     assert noise.shape == (5, net.noise_size) and noise.dtype == D
     draws = [net.draw(noise=noise), net.draw(noise=noise), net.draw(5, generator=seeded(1))]
-    for draw in draws[1:]:
-        assert torch.equal(draw(x), draws[0](x))
+    outputs = draws[0](x)
+    assert outputs.shape == (5, 7, 2) and draws[0].log_pq.shape == (5,)
+    assert_equal(outputs, torch.cat([draws[0](part) for part in x.split(3)], 1).detach())
+    for draw in draws:
+        assert torch.equal(draw(x), outputs)
         assert torch.equal(draw.log_pq, draws[0].log_pq)
-    assert not torch.equal(net.draw(5, generator=seeded(2))(x), draws[0](x))
-    assert_equal(net.draw(noise=noise[2:4])(x), draws[0](x)[2:4].detach())
+    assert not torch.equal(net.draw(5, generator=seeded(2))(x), outputs)
+    assert_equal(net.draw(noise=noise[2:4])(x), outputs[2:4].detach())
 
 
-def test_drawing_with_a_generator_leaves_the_global_one_alone():
-    state = torch.get_rng_state()
-    net = small_net(gilib.LocalInducing(), PRIORS["spatial"])
-    net.draw(3, generator=seeded(1))
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_drawing_and_evaluating_leave_no_trace_on_the_network():
-    net = small_net(gilib.GlobalInducing())
+def test_drawing_and_evaluating_leave_no_trace():
+    state, net = torch.get_rng_state(), small_net(gilib.GlobalInducing(), PRIORS["spatial"])
     before = {name: set(vars(module)) for name, module in net.named_modules()}
-    net.draw(2)(normals(3, 2))
+    net.draw(2, generator=seeded(1))(normals(3, 2))
     assert before == {name: set(vars(module)) for name, module in net.named_modules()}
+    assert torch.equal(state, torch.get_rng_state())
 
 
 @WITH_PRIORS

@@ -31,7 +31,7 @@ def on_meta(posterior, prior):
 
 
 @pytest.mark.parametrize(
-    ("name", "prior"), [*((name, "spatial") for name in POSTERIORS), ("gi", "neal"), ("gi-full", "scale")]
+    ("name", "prior"), [("gi", "neal"), ("gi-full", "scale"), ("li", "neal"), ("fac→gi", "spatial")]
 )
 def test_draw_bound_and_gradient(name, prior):
     net, likelihood, rates = on_meta(POSTERIORS[name], PRIORS[prior])

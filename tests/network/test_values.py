@@ -1,14 +1,12 @@
 """What was drawn or predicted is a value, which later changes leave alone, and files give it back."""
 
-import copy
-
 import pytest
 import torch
 
 import gilib
 from gilib.kernels import RBF, ArcCosine, White
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
-from tests.support import PRIORS, D, normals, seeded, shaken, small_net
+from tests.support import PAIRS, POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
 from tests.support.zoo import NETS, X, problem
 
 PLACES, LOCAL = normals(5, 2, seed=4), gilib.LocalInducing(4, precision="per_output")
@@ -45,6 +43,8 @@ MORE = {
         gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), torch.nn.Identity()])
     ),
 }
+# the first pairs of posteriors and priors hold each of both
+EVERY = [*list(NETS)[: len(POSTERIORS)], *list(NETS)[len(PAIRS) :], *MORE]
 
 
 def changed(module):
@@ -68,7 +68,7 @@ def assert_same(found, wanted):
 
 
 @pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
-@pytest.mark.parametrize("name", [*NETS, *MORE])
+@pytest.mark.parametrize("name", EVERY)
 def test_functions(name, face):
     net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
     points = () if face == "draw" else (x.shape[0],)
@@ -81,7 +81,7 @@ def test_functions(name, face):
         assert not torch.equal(again(x), before[0])
 
 
-@pytest.mark.parametrize("name", [name for name in (*NETS, *MORE) if "trained" not in name])
+@pytest.mark.parametrize("name", [name for name in EVERY if "trained" not in name])
 def test_a_file_gives_them_back(name, tmp_path):
     """Specifications, settings, state and their noise: the same functions to the last bit."""
     net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
@@ -102,22 +102,6 @@ def test_functions_of_a_layer(layer):
     before = numbers(drawn, X)
     inducing.add_(1.0)
     assert_same(numbers(drawn, X), before)
-
-
-def test_functions_while_training_goes_on():
-    """By the engine itself, and by load_state_dict: here the function once moved by twice its deviation."""
-    x = torch.linspace(-2.0, 2.0, 30, dtype=D)[:, None]
-    y, likelihood = torch.sin(2.0 * x), gilib.Gaussian(0.1, learn=True)
-    net = gilib.models.sparse_gp(1, 1, inducing_points=x[::3], dtype=D, num_features=16)
-    start = copy.deepcopy(net.state_dict())
-    drawn = net.draw(3, generator=seeded())
-    before = numbers(drawn, x)
-    gilib.fit(net, likelihood, x, y, steps=20, progress=False)
-    assert_same(numbers(drawn, x), before)
-    trained = net.draw(3, generator=seeded())
-    before = numbers(trained, x)
-    net.load_state_dict(start)
-    assert_same(numbers(trained, x), before)
 
 
 LIKELIHOODS = {

@@ -84,7 +84,7 @@ def test_every_parameter_has_a_gradient(spec, make_prior, perturbed, generator):
 @pytest.mark.parametrize("spec", LEARNED, ids=name)
 def test_gradients_against_finite_differences(spec, make_prior, perturbed, generator):
     module = perturbed(build(spec, generator))
-    features = normal(generator, 2, POINTS, FAN_IN).requires_grad_()
+    features = normal(generator, 2, POINTS, FAN_IN).requires_grad_(module.needs_inducing)
     noise, prior = normal(generator, 2, FAN_IN * OUTPUTS), make_prior(generator, FAN_IN)
     names, values = zip(*module.named_parameters(), strict=True)
     module.forward = module.draw
@@ -93,9 +93,7 @@ def test_gradients_against_finite_differences(spec, make_prior, perturbed, gener
         state = dict(zip(names, parameters, strict=True))
         return torch.func.functional_call(module, state, (phi, prior, noise))
 
-    assert torch.autograd.gradcheck(function, (features.detach(), *values), fast_mode=True)
-    if module.needs_inducing:
-        assert torch.autograd.gradcheck(function, (features, *values), fast_mode=True)
+    assert torch.autograd.gradcheck(function, (features, *values), fast_mode=True)
 
 
 @EVERY
@@ -107,52 +105,31 @@ def test_initial_values_come_from_the_generator(spec):
     assert all(torch.equal(value, other[key]) for key, value in one.items())
 
 
-# Cost: one Cholesky factorisation of the precision per draw and layer
+GLOBAL, LOCAL = GlobalInducing(), LocalInducing()
 
 
-def factorisations(posteriors, prior, widths=(2, 6, 5, 3), backward=False):
-    """Shapes of the matrices factorised in one draw of a network, fan-in at most 16, and in its gradient."""
-    layers = [nn.ReLU() for _ in range(2 * len(posteriors) - 1)]
+@pytest.mark.parametrize(
+    ("posteriors", "prior", "matrices"),
+    [  # the first layer's precision has no sample axis, local ones have none at all
+        ([GLOBAL] * 3, NealPrior(), (1, SAMPLES, SAMPLES)),
+        ([GlobalInducing("per_output")] * 3, NealPrior(), (6, 5 * SAMPLES, 3 * SAMPLES)),
+        ([GlobalInducing("full")] * 3, NealPrior(), (1, SAMPLES, SAMPLES)),
+        ([LOCAL] * 3, NealPrior(), (1, 1, 1)),
+        ([Factorised()] * 3, NealPrior(), (0, 0, 0)),
+        ([FromPrior(), FromPrior(), GLOBAL], NealPrior(), (0, 0, SAMPLES)),
+        ([GLOBAL] * 3, ScalePrior(), (SAMPLES, SAMPLES, SAMPLES)),
+        ([GLOBAL] * 3, SpatialIWPrior(), (SAMPLES, SAMPLES, SAMPLES)),
+    ],
+)
+def test_one_factorisation_per_draw_and_layer(posteriors, prior, matrices):
+    """Of a fan-in squared; none in the gradient, and nothing that costs more."""
+    widths, layers = (2, 6, 5, 3), [nn.ReLU() for _ in range(5)]
     for k, posterior in enumerate(posteriors):
         layers[2 * k] = gilib.Linear(widths[k], widths[k + 1], posterior, prior)
-    net = gilib.Network(torch.randn(POINTS, widths[0]), layers)
+    net = gilib.Network(torch.randn(POINTS, 2), layers)
     with Operations() as operations:
-        draw = net.draw(SAMPLES)
-        before = len(operations.factorised)
-        if backward:
-            draw.log_pq.sum().backward()
-            assert len(operations.factorised) == before
+        net.draw(SAMPLES).log_pq.sum().backward()
+    found = [shape for shape in operations.factorised if shape[-1] > 1]
+    assert found == [(count, n, n) for count, n in zip(matrices, (3, 7, 6), strict=True) if count]
     banned = [key for key in operations.count if "eig" in key or "svd" in key or "inv" in key or "lu_" in key]
     assert banned == []
-    return operations.factorised
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_factorisation_per_draw_and_layer(kind):
-    found = factorisations([GlobalInducing(precision=kind)] * 3, NealPrior(), backward=True)
-    groups = [6, 5, 3] if kind == "per_output" else [1, 1, 1]
-    assert found == [  # the first layer's precision has no sample axis
-        (groups[0], 3, 3),
-        (SAMPLES * groups[1], 7, 7),
-        (SAMPLES * groups[2], 6, 6),
-    ]
-
-
-def test_local_layers_share_one_factor_among_samples():
-    assert factorisations([LocalInducing()] * 3, NealPrior(), backward=True) == [
-        (1, 3, 3),
-        (1, 7, 7),
-        (1, 6, 6),
-    ]
-
-
-@pytest.mark.parametrize("posterior", [Factorised(), FromPrior()], ids=name)
-def test_layers_without_regression_factorise_nothing(posterior):
-    assert factorisations([posterior] * 3, NealPrior()) == []
-    assert len(factorisations([posterior, posterior, GlobalInducing()], NealPrior())) == 1
-
-
-@pytest.mark.parametrize("prior", [ScalePrior(), SpatialIWPrior()], ids=lambda p: type(p).__name__)
-def test_a_learned_prior_adds_no_factorisation_of_the_fan_in(prior):
-    found = [shape for shape in factorisations([GlobalInducing()] * 3, prior) if shape[-1] > 1]
-    assert found == [(SAMPLES, 3, 3), (SAMPLES, 7, 7), (SAMPLES, 6, 6)]

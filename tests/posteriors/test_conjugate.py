@@ -98,20 +98,10 @@ def test_replicas_that_are_not_active_stay(generator):
     assert module.mean_square[:, 0].tolist() == [2.0, 1.0]
 
 
-@pytest.mark.parametrize("name", ["initial_sd", "df", "scale"])
-@pytest.mark.parametrize("value", [0.0, float("inf")])
-def test_settings_that_make_no_sense(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be a positive finite number"):
-        Conjugate(**{name: value})
-
-
-def test_too_few_degrees_of_freedom():
+def test_too_few_degrees_of_freedom_and_sites_without_statistics():
     with pytest.raises(ValueError, match=r"df must exceed O - 1 = 2 at a layer with 3 outputs, got 2"):
         build(Conjugate(df=2.0))
     assert float(build(Conjugate(df=2.1)).df) == pytest.approx(2.1)
-
-
-def test_sites_without_statistics():
     with pytest.raises(ValueError, match="no statistics for InducingOutputs: give this layer"):
         Conjugate().build(InducingOutputs(3, 2), BuildContext())
 

@@ -75,31 +75,16 @@ def test_where_it_starts(last, scale, start):
     assert_equal(module.root.detach(), (start * torch.eye(M, dtype=D)).expand(3, OUTPUTS, M, M))
 
 
-def test_every_parameter_gets_a_gradient():
-    module = built()
-    gradients = torch.autograd.grad(module.kl(), list(module.parameters()))
-    assert bool((gradients[0] != 0).all())
-    assert torch.equal(gradients[1] != 0, torch.ones(M, M, dtype=torch.bool).tril().expand(OUTPUTS, M, M))
-
-
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("layer", "message"),
     [
-        (lambda: gilib.FreeGaussian(0), "num_inducing must be an integer of at least 1, got 0"),
-        (lambda: gilib.FreeGaussian(3, 0.0), "initial_scale must be a positive finite number, got 0.0"),
-        (lambda: gilib.Network(None, [gilib.Linear(2, 1, gilib.FreeGaussian(3))]), r"layer 0: FreeGaussian"),
-        (
-            lambda: gilib.Network(
-                normals(3, 1, 4, 4), [gilib.Conv2d(1, 2, 3, posterior=gilib.FreeGaussian(3))]
-            ),
-            r"layer 0: FreeGaussian is over the inducing outputs.*not over weights: use it in gilib.GP",
-        ),
-        (lambda: gilib.Network(None, [gilib.GP(2, 1, posterior=gilib.FreeGaussian())]), r"layer 0: say how"),
+        (gilib.Linear(2, 1, gilib.FreeGaussian(3)), "FreeGaussian is over the inducing outputs.*in gilib.GP"),
+        (gilib.GP(2, 1, posterior=gilib.FreeGaussian()), "say how"),
     ],
 )
-def test_refusals(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def test_refusals(layer, message):
+    with pytest.raises(ValueError, match=f"layer 0: {message}"):
+        gilib.Network(None, [layer])
 
 
 def test_a_factor_whose_diagonal_meets_zero_does_not_end_a_training():

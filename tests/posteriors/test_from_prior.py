@@ -25,15 +25,8 @@ def test_moments(module, make_prior, generator):
     assert_mean_within(columns[:, 0, :, None] * columns[:, 1, None, :], 0.0)  # columns are independent
 
 
-@pytest.mark.parametrize("lead", [(), (4,), (4, 2)])
-def test_the_log_ratio_is_exactly_zero(module, make_prior, lead, generator):
-    weights, log_pq = draw_weights(
-        module, None, make_prior(generator, 6, lead), normal(generator, *lead, 6, 3)
-    )
-    assert weights.shape == (*lead, 6, 3)
-    assert torch.equal(log_pq, torch.zeros(lead))
-
-
-def test_there_is_nothing_to_learn(module):
-    assert list(module.parameters()) == []
-    assert not module.needs_inducing
+def test_the_log_ratio_is_exactly_zero_and_nothing_is_learned(module, make_prior, generator):
+    noise = normal(generator, 4, 2, 6, 3)
+    weights, log_pq = draw_weights(module, None, make_prior(generator, 6, (4, 2)), noise)
+    assert weights.shape == (4, 2, 6, 3) and torch.equal(log_pq, torch.zeros(4, 2))
+    assert list(module.parameters()) == [] and not module.needs_inducing

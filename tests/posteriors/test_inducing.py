@@ -22,11 +22,9 @@ def kind(request):
     return request.param
 
 
-def build(spec, generator, replicas=(), last=False, bias=True, num_inducing=POINTS, **more):
-    context = BuildContext(
-        num_inducing, replicas, generator=generator, dtype=torch.float64, last=last, **more
-    )
-    return spec.build(DenseWeights(FAN_IN, OUTPUTS, bias), context)
+def build(spec, generator):
+    context = BuildContext(POINTS, generator=generator, dtype=torch.float64, last=True)
+    return spec.build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
 def features_of(module, given):
@@ -49,7 +47,7 @@ def noise_covariances(module):
 
 @pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
 def test_posterior_by_brute_force(family, kind, make_prior, perturbed, generator):
-    module = perturbed(build(family(precision=kind), generator, last=True))
+    module = perturbed(build(family(precision=kind), generator))
     prior, given = make_prior(generator, FAN_IN), normal(generator, POINTS, FAN_IN)
     features, noise = features_of(module, given), noise_covariances(module)
     posterior = module.condition(given if module.needs_inducing else None, prior)
@@ -64,7 +62,7 @@ def test_posterior_by_brute_force(family, kind, make_prior, perturbed, generator
 
 @pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
 def test_log_ratio_identity(family, kind, make_prior, perturbed, generator):
-    module = perturbed(build(family(precision=kind), generator, last=True))
+    module = perturbed(build(family(precision=kind), generator))
     prior, given = make_prior(generator, FAN_IN), normal(generator, POINTS, FAN_IN)
     features, noise, targets = features_of(module, given), noise_covariances(module), module.pseudo.outputs
     weights, log_pq = draw_weights(
@@ -107,25 +105,16 @@ def test_all_shapes_and_the_order_of_inducing_points_does_not_matter(points, fan
     torch.testing.assert_close(log_pq, again_pq, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("log_precision", "expected"), [(0.0, torch.float32), (12.0, torch.float64)])
-def test_auto_takes_float64_where_the_condition_number_may_be_large(log_precision, expected):
-    generator = torch.Generator().manual_seed(0)
-    context = BuildContext(num_inducing=12, generator=generator, dtype=torch.float32)
-    layer = GlobalInducing(log_precision=log_precision).build(DenseWeights(6, 2, True), context)
-    features = torch.randn(12, 6, generator=generator, dtype=torch.float32)
-    prior = ScaledIdentity(torch.tensor(6.0, dtype=torch.float32), 6)
-    posterior = layer.condition(features, prior)
-    assert posterior.precision.dtype == expected
-    weights, log_pq = draw_weights(
-        layer, features, prior, torch.randn(3, 6, 2, generator=generator, dtype=torch.float32)
-    )
-    assert weights.dtype == log_pq.dtype == torch.float32
-
-
-@pytest.mark.parametrize(("weakest", "expected"), [(1.0, torch.float32), (1e-5, torch.float64)])
-def test_auto_reads_the_weakest_prior_precision(weakest, expected):
+@pytest.mark.parametrize(
+    ("log_precision", "weakest", "expected"),
+    [(0.0, 1.0, torch.float32), (12.0, 1.0, torch.float64), (0.0, 1e-5, torch.float64)],
+)
+def test_auto_takes_float64_where_the_condition_number_may_be_large(log_precision, weakest, expected):
+    """It reads the weakest precision of the prior."""
     context = BuildContext(num_inducing=12, generator=seeded(0), dtype=torch.float32)
-    layer = GlobalInducing(log_precision=0.0).build(DenseWeights(6, 2, True), context)
-    features = torch.randn(12, 6, generator=seeded(1), dtype=torch.float32)
+    layer = GlobalInducing(log_precision=log_precision).build(DenseWeights(6, 2, True), context)
+    features = normal(seeded(1), 12, 6).float()
     prior = KroneckerIdentity(torch.diag(torch.tensor([weakest, 10.0], dtype=torch.float32)), 3)
     assert layer.condition(features, prior).dtype == expected
+    drawn = draw_weights(layer, features, prior, normal(seeded(2), 3, 6, 2).float())
+    assert all(value.dtype == torch.float32 for value in drawn)

@@ -31,7 +31,7 @@ def errors(posterior):
     split = gilib.data.load_uci("yacht").split(0)
     source, replicas = gilib.randomness.ReplicaGenerators(SEEDS), (len(SEEDS),)
     net = gilib.models.mlp(
-        split.train_x.shape[-1], (50,), 1, posterior=posterior, replicas=replicas, generator=source
+        split.train_x.shape[-1], (20,), 1, posterior=posterior, replicas=replicas, generator=source
     )
     noise = gilib.Gaussian(1.0, learn=True, replicas=replicas)
     gilib.fit(net, noise, split.train_x, split.train_y, steps=400, seed=SEEDS, progress=False)

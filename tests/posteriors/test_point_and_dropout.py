@@ -43,9 +43,6 @@ def log_prior(weights, prior):
     return distribution.log_prob(weights.mT).sum(-1)
 
 
-# Point estimates
-
-
 @SITES
 def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
     module, prior = PointEstimate().build(site, context(generator)), prior_of(site, generator)
@@ -55,9 +52,6 @@ def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
     point = module.scaled_weights / site.fan_in**0.5
     torch.testing.assert_close(weights, point.expand(5, -1, -1))
     torch.testing.assert_close(log_pq, log_prior(point, prior).expand(5))
-
-
-# Points of Gaussian processes
 
 
 def test_a_point_over_inducing_outputs_is_whitened_and_starts_at_zero():
@@ -96,13 +90,8 @@ def test_points_of_processes_are_as_many_as_said():
     assert next(iter(net.layers)).num_inducing == 6
     with pytest.raises(ValueError, match=r"say how many inducing inputs the layer has: PointEstimate\("):
         gilib.models.deep_gp(2, 1, 1, posterior=PointEstimate())
-    with pytest.raises(ValueError, match="num_inducing must be an integer of at least 1, got 0"):
-        PointEstimate(num_inducing=0)
     with pytest.raises(ValueError, match=r"weights has no inducing points: write PointEstimate\(\)"):
         gilib.models.mlp(2, (), 1, posterior=PointEstimate(num_inducing=6))
-
-
-# Dropout
 
 
 @SITES

@@ -22,9 +22,6 @@ SPATIAL = pytest.mark.parametrize("spec", SPATIAL_PRIORS, ids=IDS)
 KERNELS = pytest.mark.parametrize("pixels", [1, 4])
 
 
-# The scale prior
-
-
 def scale_of(precision, spec, fan_in):
     """The scale s from the drawn precision: I s, or the reference implementation's I / √s."""
     ratio = precision.scale / fan_in
@@ -68,9 +65,6 @@ def test_scale_defaults_are_the_papers():
     assert (ScalePrior().shape, ScalePrior().rate) == (2.0, 2.0)
     precision, _ = module.draw(torch.zeros(1, 1))  # e^6 all but fixes s at 1: the relative sd is (2 + e^6)^-½
     torch.testing.assert_close(precision.scale, torch.full((1,), float(CHANNELS)), rtol=1e-3, atol=0)
-
-
-# The inverse Wishart prior over a kernel
 
 
 def omega_of(precision, spec, pixels):

@@ -84,20 +84,6 @@ def test_a_path_given_its_features(jitter):
         assert_equal(covariance(values[..., o]), expected, 1e-9)
 
 
-@pytest.mark.parametrize("face", ["draw", "deep"])
-def test_a_draw_is_one_function(face):
-    if face == "draw":
-        net = process()
-    else:
-        net = gilib.models.deep_gp(2, 1, 3, inducing_points=Z, num_features=32, generator=seeded(), dtype=D)
-    draw = net.draw(3, generator=seeded(1))
-    a, b = normals(5, 2, seed=8), normals(4, 2, seed=9)
-    together = draw(torch.cat([a, b]))
-    assert_equal(together, torch.cat([draw(a), draw(b)], -2), 1e-10)
-    assert torch.equal(draw(a), draw(a))
-    assert_equal(draw(a[:1]), draw(a)[..., :1, :], 1e-10)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_path_passes_through_its_inducing_outputs(name):
     """At the inducing inputs it is u: without jitter to rounding, with a tiny one to its root."""

@@ -76,43 +76,27 @@ def test_values_of_any_shape(name, sizes, spread, seed):
         torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.parametrize("evaluated", [False, True])
 @WITH_ONE_LESS
-def test_gradients_by_finite_differences(name, spread, generator):
-    """In k, R⁻¹, m, and a root of S, which stays symmetric."""
-    kernel, inverse, mean, covariance = parts(LEADS[name], 3, 4, 2, generator, spread)
-    inputs = [kernel, inverse, mean]
-    if spread:
-        inputs.append(torch.linalg.cholesky(covariance))
-
-    def call(kernel, inverse, mean, root=None):
-        return found(kernel, inverse, mean, None if root is None else root @ root.mT)
-
-    assert torch.autograd.gradcheck(
-        call, [value.detach().requires_grad_() for value in inputs], fast_mode=True
-    )
-
-
-@WITH_ONE_LESS
-def test_a_kernel_that_is_evaluated_on_the_way(name, spread, generator):
-    """Values and gradients are those of k itself, in both coordinates of its exponents."""
+def test_gradients_by_finite_differences(name, spread, evaluated, generator):
+    """In k, or in both coordinates of its exponents, R⁻¹, m, and a root of S, which stays symmetric."""
     points, inducing, *_ = leads = LEADS[name]
-    left, right = normal(generator, *points, 2, 3), normal(generator, *inducing, 2, 4)
-    _, inverse, mean, covariance = parts(leads, 3, 4, 2, generator, spread)
+    kernel, inverse, mean, covariance = parts(leads, 3, 4, 2, generator, spread)
+    exponents = normal(generator, *points, 2, 3), normal(generator, *inducing, 2, 4)
+    first = exponents if evaluated else (kernel,)
+    roots = [torch.linalg.cholesky(covariance)] if spread else []
 
-    def call(left, right, inverse, mean, root=None):
-        spread = None if root is None else root @ root.mT
-        return found(Exponents(left, right, torch.float64), inverse, mean, spread)
+    def call(*values):
+        kernel = Exponents(*values[:2], torch.float64) if evaluated else values[0]
+        inverse, mean, *root = values[1 + evaluated :]
+        return found(kernel, inverse, mean, root[0] @ root[0].mT if spread else None)
 
-    for pair in zip(
-        call(left, right, inverse, mean, torch.linalg.cholesky(covariance) if spread else None),
-        plain((left.mT @ right).exp(), inverse, mean, covariance),
-        strict=True,
-    ):
+    kernel = (exponents[0].mT @ exponents[1]).exp() if evaluated else kernel
+    inputs = [*first, inverse, mean, *roots]
+    for pair in zip(call(*inputs), plain(kernel, inverse, mean, covariance), strict=True):
         torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
-    inputs = [left, right, inverse, mean, *([torch.linalg.cholesky(covariance)] if spread else [])]
-    assert torch.autograd.gradcheck(
-        call, [value.detach().requires_grad_() for value in inputs], fast_mode=True
-    )
+    inputs = [value.detach().requires_grad_() for value in inputs]
+    assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
 
 
 def test_exponents_stay_in_float64_on_the_way(generator):

@@ -20,21 +20,13 @@ PATTERNS = {  # whether GP (layer, index) is coupled to one before it, in a mode
 
 @dataclass(frozen=True)
 class Layer:
-    """T GPs of one kernel σ² exp(-½ Σ_d (x_d - x'_d)² / ℓ_d²) and one set of inducing inputs.
+    """T GPs of one kernel σ² exp(-½ Σ_d (x_d - x'_d)² / ℓ_d²) and one set of inducing inputs."""
 
-    Attributes:
-        inputs: Z, `[M, D]`.
-        lengthscale: ℓ, `[D]`.
-        variance: σ², a scalar.
-        outputs: T.
-        mean: P of the mean function x ↦ x P, `[D, T]`; None: zero.
-    """
-
-    inputs: Tensor
-    lengthscale: Tensor
-    variance: Tensor
-    outputs: int
-    mean: Tensor | None = None
+    inputs: Tensor  # Z, `[M, D]`
+    lengthscale: Tensor  # ℓ, `[D]`
+    variance: Tensor  # σ², a scalar
+    outputs: int  # T
+    mean: Tensor | None = None  # P of the mean function x ↦ x P, `[D, T]`; None: zero
 
     @property
     def size(self) -> int:
@@ -54,19 +46,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Model:
-    """A deep GP and the Gaussian over its inducing outputs.
+    """A deep GP and the Gaussian over its inducing outputs."""
 
-    Attributes:
-        layers: from the inputs to the outputs.
-        mean: μ_M, `[n]`.
-        covariance: S_M, `[n, n]`.
-        jitter: added to the diagonal of K_MM, times its mean.
-    """
-
-    layers: tuple[Layer, ...]
-    mean: Tensor
-    covariance: Tensor
-    jitter: float
+    layers: tuple[Layer, ...]  # from the inputs to the outputs
+    mean: Tensor  # μ_M, `[n]`
+    covariance: Tensor  # S_M, `[n, n]`
+    jitter: float  # added to the diagonal of K_MM, times its mean
 
     def gram(self, k: int) -> Tensor:
         """K_MM of one GP of layer k, with jitter, `[M, M]`."""
@@ -138,16 +123,9 @@ def _parts(model: Model, x: Tensor, before: list[Tensor], depth: int) -> tuple[T
 
 
 def conditional(model: Model, x: Tensor, before: list[Tensor], k: int) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of f_n^l given f_n^{1:l-1} (Lindinger et al., 2020, Theorem 1, Eqs. 10 and 11).
+    """μ̂_n^l `[..., T_l]` and Σ̂_n^l `[..., T_l, T_l]` of f_n^l given f_n^{1:l-1} (Theorem 1, Eqs. 10 and 11).
 
-    Args:
-        model: the deep GP.
-        x: the data point, `[..., D]`.
-        before: the values of layers 0 ... k - 1, `[..., T_k]` each.
-        k: the layer, from 0: l = k + 1.
-
-    Returns:
-        μ̂_n^l `[..., T_l]` and Σ̂_n^l `[..., T_l, T_l]`.
+    At the point x `[..., D]`; `before` are the values of layers 0 ... k - 1, `[..., T_k]` each, l = k + 1.
     """
     mean, covariance = _parts(model, x, before, k + 1)
     own = model.layers[k].outputs
@@ -182,19 +160,13 @@ def kl(model: Model) -> Tensor:
     return 0.5 * (trace + quadratic - len(mean) + torch.logdet(prior) - torch.logdet(model.covariance))
 
 
-def sample_inducing_outputs(model: Model, generator: torch.Generator, n: int) -> Tensor:
-    """Draws of u from N(μ_M, S_M), `[n, unknowns]`."""
-    z = torch.randn(n, len(model.mean), generator=generator, dtype=torch.float64)
-    return model.mean + z @ torch.linalg.cholesky(model.covariance).mT
-
-
-def sample_given_inducing_outputs(
-    model: Model, x: Tensor, u: Tensor, generator: torch.Generator
-) -> list[Tensor]:
-    """The outputs of all layers at P points `[P, D]` together, `[n, P, T_l]` each, given u `[n, unknowns]`.
+def sample_by_inducing_outputs(model: Model, x: Tensor, generator: torch.Generator, n: int) -> list[Tensor]:
+    """Brute force: draw u, then the layers one after the other at P points `[P, D]`; `[n, P, T_l]` each.
 
     Given u the layers decouple: f^l_t | u ~ N(mean function + K̃ u_t, k - K̃ K_MM K̃ᵀ), points jointly.
     """
+    z = torch.randn(n, len(model.mean), generator=generator, dtype=torch.float64)
+    u = model.mean + z @ torch.linalg.cholesky(model.covariance).mT
     entering, values = x, []
     for k, layer in enumerate(model.layers):
         cross = layer.kernel(entering, layer.inputs)
@@ -206,12 +178,6 @@ def sample_given_inducing_outputs(
         entering = mean + torch.linalg.cholesky(left) @ z
         values.append(entering)
     return values
-
-
-def sample_by_inducing_outputs(model: Model, x: Tensor, generator: torch.Generator, n: int) -> list[Tensor]:
-    """Brute force: draw u, then the layers one after the other at P points `[P, D]`; `[n, P, T_l]` each."""
-    u = sample_inducing_outputs(model, generator, n)
-    return sample_given_inducing_outputs(model, x, u, generator)
 
 
 def last_moments(model: Model, x: Tensor, eps: Tensor) -> tuple[Tensor, Tensor]:

@@ -15,20 +15,7 @@ from tests.support import D, normals, seeded
 
 FAMILIES = {"mean_field": MeanField, "fully_coupled": FullyCoupled, "stripes_and_arrow": StripesAndArrow}
 DEEP = ((2, 2, 1), (4, 3, 5))  # widths and numbers of inducing inputs
-SHAPES = {
-    "one layer": ((1,), (4,)),
-    "two layers": ((3, 1), (3, 4)),
-    "three layers": DEEP,
-    "one GP a layer": ((1, 1, 1, 1), (2, 3, 1, 3)),
-}
-WIDE = {"two outputs": ((3, 2), (3, 2)), "widths differ": ((1, 3, 2, 2), (2, 3, 2, 4))}  # not for STAR
-CASES = [(family, name) for family in FAMILIES for name in SHAPES]
-CASES += [(family, name) for family in ("mean_field", "fully_coupled") for name in WIDE]
-
-
-def shape_of(name):
-    """Widths and sizes."""
-    return (SHAPES | WIDE)[name]
+WIDE = ((3, 2), (3, 2))  # two outputs
 
 
 def matrix(entering, width):

@@ -8,8 +8,7 @@ import gilib
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
 from tests.structured import oracle
 from tests.structured.reading import WIDE, network, oracle_of, unknowns, write_root
-from tests.structured.samples import assert_same_mean
-from tests.support import D, assert_mean, normals, seeded
+from tests.support import D, assert_mean, assert_same_mean, normals, seeded
 
 ONE_LAYER = ((2,), (4,))
 X = normals(4, 2)[:1]  # an inducing input of its
@@ -32,7 +31,7 @@ def coupled(shape):
     return net, oracle_of(net)
 
 
-@pytest.mark.parametrize("shape", [ONE_LAYER, WIDE["two outputs"]], ids=["one layer", "two layers"])
+@pytest.mark.parametrize("shape", [ONE_LAYER, WIDE], ids=["one layer", "two layers"])
 @pytest.mark.parametrize("name", LIKELIHOODS)
 @torch.no_grad()
 def test_the_expected_log_likelihood(name, shape):
@@ -60,5 +59,5 @@ def test_the_predicted_joint_density():
 
 
 def test_outputs_that_are_independent_keep_their_variances():
-    drawn = network("mean_field", WIDE["two outputs"]).estimate(2, 1, generator=seeded())
+    drawn = network("mean_field", WIDE).estimate(2, 1, generator=seeded())
     assert all(torch.equal(a, b) for a, b in zip(drawn.moments(X), drawn.marginals(X), strict=True))

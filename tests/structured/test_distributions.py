@@ -9,8 +9,8 @@ import torch
 import gilib
 from tests.structured import oracle
 from tests.structured.reading import DEEP, FAMILIES, network, oracle_of
-from tests.structured.samples import assert_same_distribution, assert_same_mean
-from tests.support import assert_equal, assert_mean, normals, seeded
+from tests.structured.samples import assert_same_distribution
+from tests.support import assert_equal, assert_mean, assert_same_mean, normals, seeded
 
 X = normals(2, 2, seed=41)
 EVERY = pytest.mark.parametrize("family", FAMILIES)

@@ -14,10 +14,8 @@ X = normals(20, 2, seed=1)
 Y = torch.sin(2 * X).sum(1, keepdim=True) + 0.1 * normals(20, 1, seed=2)
 
 
-def train(net, rule, steps=1, seed=0, y=Y):
-    return gilib.fit(
-        net, gilib.Gaussian(0.1), X, y, steps=steps, rule=rule, num_samples=2, seed=seed, progress=False
-    )
+def train(net, rule, y=Y):
+    return gilib.fit(net, gilib.Gaussian(0.1), X, y, steps=1, rule=rule, num_samples=2, progress=False)
 
 
 @pytest.mark.parametrize("family", [MeanField(), FullyCoupled()])
@@ -26,13 +24,14 @@ def test_two_outputs_land_on_their_posteriors(family):
     ours = structured_gp(2, 2, 1, family=family, inducing_points=X[::4], jitter=0.0)
     theirs = sparse_gp(2, 2, inducing_points=X[::4], jitter=0.0)
     shaken(ours, 0.1)
-    theirs.layers[0].hyperparameters.load_state_dict(next(iter(layer_of(ours))).hyperparameters.state_dict())
-    theirs.layers[0].inducing_inputs.data.copy_(next(iter(layer_of(ours))).inducing_inputs)
+    (process,) = ours.layers[0]
+    theirs.layers[0].hyperparameters.load_state_dict(process.hyperparameters.state_dict())
+    theirs.layers[0].inducing_inputs.data.copy_(process.inducing_inputs)
     for net in (ours, theirs):
         for name, parameter in net.named_parameters():
             parameter.requires_grad_("weights" in name)
         train(net, NaturalGradient(1.0), y=torch.cat([Y, Y.cos()], 1))
-    joint, free = layer_of(ours).weights, theirs.layers[0].weights
+    joint, free = ours.layers[0].weights, theirs.layers[0].weights
     assert_equal(joint.means[0].detach(), free.mean.detach(), 1e-9)
     factors = [root for _, root in joint.dense(joint.gaussian_parameters)]
     parts = [root.tril() @ root.tril().mT for root in factors]
@@ -41,13 +40,9 @@ def test_two_outputs_land_on_their_posteriors(family):
     assert_equal(found.detach(), wanted.detach(), 1e-9)
 
 
-def layer_of(net):
-    return next(iter(net.layers))
-
-
 def test_a_gaussian_that_is_frozen_in_part():
     net = structured_gp(2, 1, 2, width=2, family=FullyCoupled(), inducing_points=X[::5])
-    next(iter(net.layers)).weights.means[1].requires_grad_(False)
+    net.layers[0].weights.means[1].requires_grad_(False)
     message = r"natural gradients move means and factors together, but .*weights.means.1 is frozen: let it"
     with pytest.raises(ValueError, match=message):
         train(net, NaturalGradient(0.1))
@@ -69,7 +64,7 @@ class Loss(torch.nn.Module):
 def test_a_step_is_one_in_the_natural_parameters(family):
     """Of θ = (S⁻¹m, -½S⁻¹) along the gradient with respect to η = (m, S + mmᵀ), by autograd."""
     net = shaken(structured_gp(2, 1, 2, width=2, family=family, inducing_points=X[::5]), 0.3)
-    joint, rate = next(iter(net.layers)).weights, 1e-3
+    joint, rate = net.layers[0].weights, 1e-3
     loss = Loss(net, net.estimate_noise(2, 20, seeded(3)))
     parameters = joint.gaussian_parameters
     names = [key for p in parameters for key, value in loss.named_parameters() if value is p]

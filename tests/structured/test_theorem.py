@@ -9,17 +9,10 @@ import gilib
 from gilib import projection
 from gilib.draws import JointDraw
 from gilib.randomness import Noise, NoiseSize
-from gilib.structured import Family, MeanField, ProcessIndex
+from gilib.structured import MeanField
 from tests.structured import oracle
-from tests.structured.reading import (
-    DEEP,
-    FAMILIES,
-    dense_root,
-    layer_of,
-    network,
-    oracle_of,
-    shape_of,
-)
+from tests.structured.reading import DEEP, FAMILIES, dense_root, layer_of, network, oracle_of
+from tests.structured.test_pattern import Chain
 from tests.support import D, assert_equal, normals, seeded
 
 X = normals(6, 2, seed=41)
@@ -60,15 +53,6 @@ def test_patterns_of_the_factor(family):
     """Which blocks there are: those of the oracle's mask, below the diagonal blocks."""
     net = network(family)
     assert torch.equal((dense_root(net) != 0).to(D), oracle.mask(*DEEP, family))
-    depth, places = (
-        3,
-        [ProcessIndex(0, 0), ProcessIndex(0, 1), ProcessIndex(1, 0), ProcessIndex(1, 1), ProcessIndex(2, 0)],
-    )
-    for i, row in enumerate(places):
-        for column in places[:i]:
-            pair = ((place.layer, place.index) for place in (row, column))
-            wanted = oracle.PATTERNS[family](*pair, depth)
-            assert layer_of(net).family.couples(row, column, depth) == wanted
 
 
 @pytest.mark.parametrize("width", [2, 3])
@@ -85,17 +69,9 @@ def test_the_model_of_a_mean_field_is_the_deep_gp_of_free_gaussians(width):
         assert_equal(a.log_pq, b.log_pq, 1e-9)
 
 
-class Neighbours(Family):
-    """A reader's own family: GPs of layers next to each other are coupled."""
-
-    def couples(self, row: ProcessIndex, column: ProcessIndex, depth: int) -> bool:
-        """Across one step, never within a layer."""
-        return row.layer - column.layer == 1
-
-
-@pytest.mark.parametrize("name", ["three layers", "widths differ"])
-def test_a_family_of_the_readers_own(name):
-    ours, theirs = compared(network(Neighbours(), shape_of(name)), X)
+@pytest.mark.parametrize("shape", [DEEP, ((1, 3, 2, 2), (2, 3, 2, 4))])
+def test_a_family_of_the_readers_own(shape):
+    ours, theirs = compared(network(Chain(), shape), X)
     for found, wanted in zip(ours, theirs, strict=True):
         assert_equal(found, wanted, 1e-8)
 

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch.distributions import MultivariateNormal, Normal
 
@@ -126,10 +127,30 @@ def assert_mean(values, truth, dim=0, errors=6.0):
     assert bool((gap <= errors * error).all()), f"off by {float((gap / error).max()):.1f} standard errors"
 
 
+def assert_same_mean(values, others, errors=6.0):
+    """Two sets of independent values have one mean within six standard errors, entry by entry."""
+    error = (values.var(0) / len(values) + others.var(0) / len(others)).sqrt()
+    gap = (values.mean(0) - others.mean(0)).abs()
+    assert bool((error > 0).all()), "values without any spread: nothing is tested"
+    assert bool((gap <= errors * error).all()), f"{float((gap / error).max()):.1f} standard errors apart"
+
+
 def assert_equal(actual, expected, tolerance=1e-12):
     """Equal up to a relative and absolute tolerance."""
     expected = torch.as_tensor(expected, dtype=actual.dtype)
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
+
+
+def refusals(table, error=ValueError):
+    """A test that each call of a table raises an error with a certain message."""
+
+    @pytest.mark.parametrize("name", table)
+    def test(name):
+        call, message = table[name]
+        with pytest.raises(error, match=message):
+            call()
+
+    return test
 
 
 class Watch(torch.nn.Module):

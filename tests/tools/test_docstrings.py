@@ -3,12 +3,16 @@
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
 import docstrings
 import experiments
 import gilib
+
+ROOT = Path(gilib.__file__).resolve().parents[1]
 
 
 def test_markup_outside_backticks_is_literal() -> None:
@@ -76,3 +80,13 @@ def test_public_methods_have_docstrings_or_inherit_them(package) -> None:
         if not (inspect.getdoc(getattr(kind, name)) or f" {name}:" in kind.__doc__)  # or among attributes
     ]
     assert kinds and bare == []
+
+
+def test_what_the_library_cites_is_in_the_bibliography() -> None:
+    """By first author and year: `Ober & Aitchison, 2021`; sources of data are in THIRD_PARTY.md."""
+    cited = re.compile(r"([A-Z]\w+)(?:-\w+)?(?: et al\.|(?:, [A-Z][\w-]+)* & [A-Z]\w+)(?:, | \()(\d{4})")
+    code = [path for path in (ROOT / "gilib").rglob("*.py") if "data" not in path.parts]
+    text = " ".join(" ".join(path.read_text(encoding="utf-8").split()) for path in code)
+    found = {name.lower().replace("á", "a") + year for name, year in cited.findall(text)}
+    known = re.findall(r"^@\w+\{([a-z]+\d{4})", (ROOT / "book" / "references.bib").read_text(), re.M)
+    assert len(found) > 30 and found - set(known) == set()

@@ -47,7 +47,12 @@ def test_this_machine_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_tests_notebooks_and_book_are_sealed() -> None:
-    assert {name for name, stage in stages.STAGES.items() if stage.sealed} == {"unit", "runner", "notebooks", "book"}
+    assert {name for name, stage in stages.STAGES.items() if stage.sealed} == {
+        "unit",
+        "runner",
+        "notebooks",
+        "book",
+    }
 
 
 def test_what_skips_without_published_files_has_a_stage_with_them() -> None:

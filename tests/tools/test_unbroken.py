@@ -34,7 +34,8 @@ def sentence(*parts: str | nodes.Node) -> str:
         if isinstance(node, nodes.math):
             return f"${node.astext()}$"
         inner = "".join(map(written, node.children)) if isinstance(node, nodes.Element) else node.astext()
-        return f"{{{inner}}}" if isinstance(node, nodes.inline) and "kept" in node["classes"] else inner
+        kept = isinstance(node, nodes.inline | nodes.literal) and "kept" in node["classes"]
+        return f"{{{inner}}}" if kept else inner
 
     return "".join(map(written, document.children))
 
@@ -54,3 +55,7 @@ def test_a_formula_keeps_its_punctuation() -> None:
 def test_code_stays() -> None:
     code = nodes.literal("", "90 % (")
     assert sentence("at 5 %", code, x()) == "at 5\N{NO-BREAK SPACE}%90 % ($x$"
+
+
+def test_a_number_with_an_exponent_is_one_word() -> None:
+    assert sentence("at ", nodes.literal("", "1e-5"), " or ", nodes.literal("", "a-b")) == "at {1e-5} or a-b"

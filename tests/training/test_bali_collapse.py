@@ -11,7 +11,8 @@ import torch
 
 import gilib
 from experiments.images import load_images
-from gilib.data import DataError, load_classification, load_uci
+from experiments.labelled import load_classification
+from gilib.data import DataError, load_uci
 from gilib.training import Bali
 from tests.support import seeded
 from tests.support.layerwise import V0, fit, noise

@@ -300,9 +300,44 @@ def test_only_steps_in_a_row_end_the_search(running):
     losses, idle = iter([1.0, 0.9999, 0.5, 0.4999, 0.4998, 0.3]), []
     running.search, running.idle, running.last = SimpleNamespace(step=lambda loss: next(losses)), 0, -2.0
     for _ in range(6):
-        running._search(None)
+        running._search((X, Y, ONES))
         idle.append(running.idle)
     assert idle == [0, 1, 0, 1, 2, 0]
+
+
+def test_no_point_is_evaluated_twice_and_none_is_taken_for_another():
+    """A search that forgets at every step where it was goes the same way; gradients may be overwritten."""
+
+    def search(forgetful):
+        places, net, noise = [], sparse(X, jitter=1e-9), gilib.Gaussian(0.5, learn=True)
+
+        @dataclass(frozen=True)
+        class Watched(Collapsed):
+            def begin(self, problem):
+                running = super().begin(problem)
+                objective, go = running.model.bound, running._search
+
+                def bound(*data):
+                    places.append(torch.cat([p.detach().flatten() for p in running.parameters]))
+                    return objective(*data)
+
+                def start(data):
+                    running.seen = [] if forgetful else running.seen
+                    go(data)
+
+                running.model.bound, running._search = bound, start
+                return running
+
+        def spoil(*_):
+            for parameter in net.parameters():
+                parameter.grad = parameter.grad if parameter.grad is None else parameter.grad.fill_(7.0)
+
+        rest = {"rule": Watched(), "num_samples": 1, "progress": False, "callbacks": [spoil]}
+        return gilib.fit(net, noise, X, Y, steps=9, **rest).elbo, torch.stack(places)
+
+    (climbed, places), (again, more) = search(False), search(True)
+    assert torch.equal(climbed, again)
+    assert len(places.unique(dim=0)) == len(places) == len(more) - 8
 
 
 def test_a_training_ends_with_its_search(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.report.claims import Claim
 from experiments.report.rules.rule import Rule
-from gilib.data.tables.regression_sets import find_set
+from gilib.data.regression_sets import find_set
 
 METHODS = {"factorised": "fac", "local_inducing": "li", "global_inducing": "gi", "fac_to_gi": "fac_gi"}
 

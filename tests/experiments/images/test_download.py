@@ -2,6 +2,7 @@
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ import pytest
 from experiments.images import download
 from experiments.images.download import DownloadError, fetch
 from gilib.data import ChecksumError, DataError
-from gilib.data.storage import shipped_table
+from gilib.data.loading import shipped
 
-YACHT = shipped_table("yacht")
+YACHT = shipped(files("gilib.data"), "yacht")
 
 
 class Handler(BaseHTTPRequestHandler):

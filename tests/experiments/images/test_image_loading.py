@@ -21,7 +21,7 @@ TRUNCATED = 1000
 
 def sample_bytes() -> dict[str, bytes]:
     """The files of the sample under the official names."""
-    folder = files("experiments.images") / "files"
+    folder = files("experiments") / "files"
     return {name: (folder / f"mnist-500-{name}").read_bytes() for name in NAMES}
 
 

@@ -121,7 +121,7 @@ def test_the_sample(sample):
 
 def test_the_sample_is_small_and_without_a_date():
     entry = IMAGE_SETS[SHIPPED]
-    packed = {path.name: path.read_bytes() for path in (files("experiments.images") / "files").iterdir()}
+    packed = {path.name: path.read_bytes() for path in (files("experiments") / "files").iterdir()}
     images = {name: content for name, content in packed.items() if not name.endswith(".xz")}
     assert set(images) == set(entry.layouts[0].files)
     assert sum(map(len, images.values())) < BYTES_ALLOWED
@@ -181,5 +181,5 @@ FULL_FILES = IMAGE_SETS["mnist"].layouts[0].files
 
 def sample_files() -> list[bytes]:
     """The unpacked files of the sample."""
-    folder = files("experiments.images") / "files"
+    folder = files("experiments") / "files"
     return [gzip.decompress((folder / name).read_bytes()) for name in IMAGE_SETS[SHIPPED].layouts[0].files]

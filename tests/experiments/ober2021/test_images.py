@@ -23,7 +23,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Job
 from experiments.runner.groups import select_configs
 from experiments.runner.running import run_experiment
-from gilib.data.storage import ChecksumError, DataError
+from gilib.data import ChecksumError, DataError
 from gilib.persistence import CheckpointError
 from gilib.training import Paused
 from tests.support import D, assert_equal, forked, seeded

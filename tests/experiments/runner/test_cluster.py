@@ -13,7 +13,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.runner import cluster
 from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from tests.experiments import tiny
 
 ROOT = Path(__file__).parents[3]

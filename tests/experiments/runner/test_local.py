@@ -12,7 +12,7 @@ from experiments.runner.local import in_processes
 from experiments.runner.records import records_of
 from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from tests.experiments import tiny
 from tests.support import forked
 

@@ -13,7 +13,7 @@ from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.running import Placement, RunSummary, pending, run_experiment, status
 from experiments.runner.work import checkpoints
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.training import DivergenceError, Speed
 from tests.experiments.runner.test_writing import disk_that_fills_up
 from tests.experiments.tiny import TINY, run

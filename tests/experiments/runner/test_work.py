@@ -10,7 +10,7 @@ import torch
 from experiments.runner.identity import identity
 from experiments.runner.records import RecordError
 from experiments.runner.work import Work, checkpoint_folder
-from gilib.data.storage import DataError
+from gilib.data import DataError
 from gilib.linalg import FactorisationError
 from gilib.training import DivergenceError
 from tests.experiments import tiny

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -83,6 +83,14 @@ class Collapsed(Rule):
         return RunningCollapsed(self, problem)
 
 
+class Evaluation(NamedTuple):
+    """The objective at a point, with copies of the parameters and of their gradients."""
+
+    at: list[Tensor]
+    gradients: list[Tensor | None]
+    value: Tensor
+
+
 class RunningCollapsed(RunningRule):
     """The rule at work; it searches the parameters of kernel and noise."""
 
@@ -101,6 +109,8 @@ class RunningCollapsed(RunningRule):
             )
         self.search = self._fresh_search()
         self.last, self.idle = -math.inf, 0
+        self.seen: list[Evaluation] = []  # the last of the last line search; the next one begins there
+        self.x = torch.zeros(())  # the inputs at which that was
         self.kernels = kernels_with_prior(problem.net)
         self.spacing = torch.zeros(())  # that of the targets, from the first step on
 
@@ -128,7 +138,7 @@ class RunningCollapsed(RunningRule):
         if self.idle < PATIENCE:
             self._search(data)
             if self.idle == PATIENCE and not self.ended and self._was_not_rounded(data):
-                self.search, self.idle = self._fresh_search(), 0
+                self.search, self.idle, self.seen = self._fresh_search(), 0, []
             if self.idle == PATIENCE:
                 self.ended = self.ended or STOOD_STILL
                 self.model.unround(batch.x, data[2], self.spacing)
@@ -151,13 +161,14 @@ class RunningCollapsed(RunningRule):
         return bool(refuted.any())
 
     def _search(self, data: tuple[Tensor, Tensor, Tensor]) -> None:
-        """Do one line search, in which no point is evaluated twice."""
-        seen: list[tuple[list[Tensor], Tensor]] = []
+        """Do one line search, in which no point is evaluated twice, nor the one where the last has ended."""
+        seen = self.seen if self.x is data[0] else []
 
         def loss() -> Tensor:
-            # L-BFGS evaluates again where its line search has ended.
-            if seen and all(torch.equal(p, q) for p, q in zip(self.parameters, seen[-1][0], strict=True)):
-                return seen[-1][1]
+            if seen and all(map(torch.equal, self.parameters, seen[-1].at)):
+                for parameter, gradient in zip(self.parameters, seen[-1].gradients, strict=True):
+                    parameter.grad = gradient
+                return seen[-1].value
             self.search.zero_grad()
             climbed = self.model.bound(*data, self.spacing)
             if self.kernels:
@@ -165,7 +176,8 @@ class RunningCollapsed(RunningRule):
                 climbed = climbed + self.model.log_prior()
             value = -climbed / len(data[0])
             value.backward()
-            seen.append(([p.detach().clone() for p in self.parameters], value.detach()))
+            gradients = [p.grad if p.grad is None else p.grad.clone() for p in self.parameters]
+            seen.append(Evaluation([p.detach().clone() for p in self.parameters], gradients, value.detach()))
             return value.detach()
 
         try:
@@ -175,16 +187,17 @@ class RunningCollapsed(RunningRule):
                 raise
             self._return_to(seen)
             return
+        self.seen, self.x = seen[-1:], data[0]
         gained, self.last = before - self.last, before
         self.idle = self.idle + 1 if gained < self.rule.tolerance else 0
 
-    def _return_to(self, seen: list[tuple[list[Tensor], Tensor]]) -> None:
+    def _return_to(self, seen: list[Evaluation]) -> None:
         """End the search at the best point that it has seen."""
-        best, value = min(seen, key=lambda point: float(point[1]))
+        best = min(seen, key=lambda point: float(point.value))
         with torch.no_grad():
-            for parameter, at in zip(self.parameters, best, strict=True):
+            for parameter, at in zip(self.parameters, best.at, strict=True):
                 parameter.copy_(at)
-        self.last, self.idle, self.ended = -float(value), PATIENCE, FAILED
+        self.last, self.idle, self.ended = -float(best.value), PATIENCE, FAILED
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of L-BFGS, how long the search has stood still, and the model's own parameters."""
@@ -194,6 +207,7 @@ class RunningCollapsed(RunningRule):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.search.load_state_dict(state["search"])
+        self.seen = []
         self.last, self.idle = float(state["last"]), int(state["idle"])
         self.spacing, self.ended = state["spacing"].to(self.parameters[0].device), state.get("ended", "")
         with torch.no_grad():

@@ -1,10 +1,21 @@
-"""The catalogue of labelled tables: contents, sources and checksums."""
+"""Labelled tables of the UCI repository: contents, sources and checksums, and how they are loaded."""
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
+from importlib.resources import files
 
-from gilib.data.tables.regression_sets import CC_BY, UCI
+import numpy as np
+
+from experiments.places import data_directory, find_file
+from gilib.arguments import checked
+from gilib.data import DataError, Dataset
+from gilib.data.loading import AGAIN, SHIPPED, check_shape, described, shipped, verified
+from gilib.data.regression_sets import CC_BY, UCI
+from gilib.validation import check_choice
+
+__all__ = ["classification_names", "load_classification"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +36,7 @@ class ClassificationSet:
     dropped: tuple[str, ...] = ()  # columns of a file with a header that are neither inputs nor labels
     licence: str = CC_BY  # licence of the data
     note: str = ""  # warnings for users of the data
+    ships: bool = True  # whether a checkout includes the file
 
 
 _SETS = (
@@ -71,6 +83,7 @@ _SETS = (
         label_column="Diabetes_binary",
         dropped=("ID",),
         licence="as stated there",
+        ships=False,
         note="The authors of gilib had no copy: there is no checksum to hold a file to, only its shape. One "
         "person in seven is positive.",
     ),
@@ -85,3 +98,56 @@ def classification_names() -> tuple[str, ...]:
     ('spambase', 'telescope', 'diabetes')
     """
     return tuple(CLASSIFICATION_SETS)
+
+
+@checked
+def load_classification(name: str) -> Dataset:
+    """Load a table of labelled points of the UCI repository, with 20 splits made by gilib.
+
+    Spambase and MAGIC (licence CC BY 4.0) are part of a checkout. `diabetes.csv` is looked up in the folder
+    `uci-classification` below the environment variable `GILIB_DATA`, then below the user's cache. Nothing is
+    downloaded: the error names the address. Decoded arrays are checked against the recorded SHA-256, if there
+    is one.
+
+    Args:
+        name: "spambase", "telescope" (MAGIC) or "diabetes" (CDC Diabetes Health Indicators).
+
+    Returns:
+        The data set in original units, with inputs `[N, D]`, float64, and labels `[N]`.
+
+    Raises:
+        ChecksumError: if the file holds other values than the published ones.
+        DataError: if the file is not on this machine, or cannot be read.
+        TypeError: if `name` is not a string.
+        ValueError: if there is no such set.
+    """
+    check_choice(name, classification_names(), "set of labelled points")
+    entry = CLASSIFICATION_SETS[name]
+    if entry.ships:
+        return _classification(entry, shipped(files("experiments"), entry.name), SHIPPED, AGAIN)
+    place = f"uci-classification/{entry.file}"
+    path = find_file(place)
+    if path is None:
+        raise DataError(
+            f"{name} is not on this machine: save {entry.url} as {data_directory() / place}, or set "
+            "the environment variable GILIB_DATA to a folder that has it"
+        )
+    return _classification(entry, path.read_bytes(), str(path), f"save {entry.url} in its place")
+
+
+def _classification(entry: ClassificationSet, content: bytes, origin: str, remedy: str) -> Dataset:
+    """Parse inputs and labels; `origin` names the file in errors."""
+    try:
+        rows = [row for row in csv.reader(content.decode("ascii").splitlines()) if row]
+        inputs, column = list(range(entry.num_features)), entry.num_features
+        if entry.label_column != "last":
+            names, rows = rows[0], rows[1:]
+            column = names.index(entry.label_column)
+            inputs = [k for k, name in enumerate(names) if k != column and name not in entry.dropped]
+        x = np.array([[float(row[k]) for k in inputs] for row in rows], dtype=np.float64)
+        y = np.array([entry.labels.index(row[column]) for row in rows], dtype=np.int64)
+    except (ValueError, IndexError) as error:
+        raise DataError(f"{origin} is not the table of {entry.name} ({error}): {remedy}") from error
+    x = x.reshape(len(rows), len(inputs))
+    check_shape(entry.name, x, (entry.rows, entry.num_features), origin, remedy)
+    return verified(described(entry, x, y, class_names=entry.class_names), entry.sha256, origin, remedy)

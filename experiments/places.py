@@ -1,4 +1,4 @@
-"""Find data files in the package or on this machine."""
+"""Where files that do not ship are looked up on this machine."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-
-SHIPPED = "the copy that ships with gilib"  # its name in error messages
-
-
-class DataError(RuntimeError):
-    """A data set could not be found, read or verified; the message says what to do."""
-
-
-class ChecksumError(DataError):
-    """A file was read, but its decoded arrays differ from the published ones."""
 
 
 def user_cache(platform: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
@@ -45,15 +35,6 @@ def data_directory() -> Path:
     """
     chosen = os.environ.get("GILIB_DATA")
     return Path(chosen).expanduser() if chosen else user_cache()
-
-
-def shipped_table(name: str) -> bytes | None:
-    """Return the content of a table that the package includes, or None if it does not include the table."""
-    import lzma
-    from importlib.resources import files
-
-    packed = files("gilib.data") / "files" / f"{name}.txt.xz"
-    return lzma.decompress(packed.read_bytes()) if packed.is_file() else None
 
 
 def find_file(*places: str) -> Path | None:
