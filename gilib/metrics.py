@@ -67,7 +67,7 @@ def rmse(mean: Tensor, targets: Tensor, per_output: bool = False) -> Tensor:
 
 
 def _check_tensor(value: Tensor, name: str, like: Tensor | None = None) -> Tensor:
-    """Return an array as a tensor, with dtype and device of a floating-point `like`, or else in float64."""
+    """Return an array as a tensor, like a floating-point `like`, or else in float64."""
     return as_tensor(value, name, _FLOAT64 if like is None or not like.is_floating_point() else like)
 
 
@@ -115,18 +115,17 @@ class CalibrationCurve:
 
     @property
     def error(self) -> Tensor:
-        """The expected calibration error, Σ_b (n_b / N) |accuracy_b - confidence_b|."""
+        """The expected calibration error; see `expected_calibration_error`."""
         gaps = (self.accuracy - self.confidence).abs().nan_to_num()
         return (gaps * self.counts).sum() / self.counts.sum()
 
     @property
     def noise_level(self) -> Tensor:
-        """The approximate `error` of a perfectly calibrated classifier with these confidences.
+        """The approximate `error` of a perfectly calibrated classifier with these confidences p_b.
 
             √(2/π) Σ_b (n_b / N) √(p_b (1 - p_b) / n_b)
 
-        This is the mean absolute deviation of Gaussians with the variance of n_b labels, where p_b is the
-        mean confidence in bin b.
+        This is the mean absolute deviation of Gaussians with the variance of n_b labels.
         """
         sure = self.confidence.nan_to_num()
         spread = (self.counts * sure * (1.0 - sure)).sqrt().sum()
@@ -161,19 +160,14 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 20) -> Tensor:
-    """Return the mean gap between accuracy and confidence over equal bins of the top probability.
+    """Return the `error` of the calibration curve, a scalar in [0, 1] (Guo et al., 2017).
 
         ECE = Σ_b (n_b / N) |accuracy_b - confidence_b|
-
-    (Guo et al., 2017; Ober & Aitchison, 2021, App. L: 20 bins).
 
     Args:
         probabilities: `[N, O]`.
         labels: `[N]`, integers.
-        bins: number of bins.
-
-    Returns:
-        A scalar in [0, 1].
+        bins: number of equal bins of the top probability.
 
     >>> expected_calibration_error(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]))
     tensor(0.)
@@ -185,9 +179,6 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     """Return the area under the receiver operating characteristic of a score.
 
         P(s⁺ > s⁻) + ½ P(s⁺ = s⁻) for one random score of each kind       (Mann & Whitney, 1947)
-
-    It is ½ for a score that cannot separate the two kinds, and 1 for one that always does. To detect data out
-    of distribution, the usual score is the entropy of the prediction, and those data are positive.
 
     Args:
         positive: scores of positive points, which should be large, `[N]`.
@@ -212,8 +203,8 @@ def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates
     Each threshold is the lowest one that at most the given fraction of negative scores exceeds.
 
     Args:
-        positive: scores of positive points, which should be large, `[N]`.
-        negative: scores of negative points, which should be small, `[M]`.
+        positive: scores of positive points, as for `auroc`, `[N]`.
+        negative: scores of negative points, `[M]`.
         false_positive_rates: `[P]`, from 0 to 1.
 
     Returns:
@@ -281,9 +272,9 @@ def _labelled(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def layer_variances(draw: Draw, inputs: Tensor) -> list[Tensor]:
-    """Return the mean variance of every layer's functions, E_x[(1/N_l) Σ_λ V f_λ(x)].
+    """Return the mean variance of every layer's functions (Ober & Aitchison, 2021, Eq. 84).
 
-    Ober & Aitchison (2021), Eq. 84.
+        E_x[(1/N_l) Σ_λ V f_λ(x)]
 
     Args:
         draw: S functions of a network; more samples reduce the noise.

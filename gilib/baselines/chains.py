@@ -34,13 +34,9 @@ class HMCSettings(Checked):
     """Settings of Hamiltonian Monte Carlo: two phases, fixed step sizes and an identity mass matrix.
 
     The defaults are those of Ober & Aitchison (2021), App. O, which does not name the coordinates of the
-    steps. On `gilib.data.toy(seed=0)` they suit the weights themselves: acceptance is 0.99 in burn-in and
-    0.89 after it. In scaled coordinates it is 0.999 and 0.99, so steps could be longer.
-
-    The paper starts from standard normals. As weights these lie √I prior standard deviations away, and the
-    log joint begins between -10⁵ and -10⁷ nats: 15 of 64 chains accepted none of 1000 proposals. Such a chain
-    says nothing about the posterior. So the default starts from a draw of the prior, from which all 64 chains
-    moved. The limit of a chain does not depend on its start.
+    steps; its step sizes suit the weights themselves. The paper starts from standard normals. As weights
+    these lie √I prior standard deviations away, and some chains accept no proposal. So the default start is a
+    draw of the prior. The limit of a chain does not depend on its start.
 
     Args:
         burn_in: number of states of each chain that are discarded.
@@ -53,8 +49,7 @@ class HMCSettings(Checked):
         chains: number of chains, which run side by side.
         seed: seed of starts, momenta and acceptances.
         coordinates: "weights", or "scaled" for weights divided by their prior standard deviations.
-        start: "prior" for a draw from the prior, or "normal" for standard normals in the coordinates. In
-            scaled coordinates both are the same.
+        start: "prior" for a draw from the prior, or "normal" for standard normals in the coordinates.
         jitter: every proposal draws its step size uniformly within this fraction of the given one (Neal,
             2011, Sec. 4.2), so that no trajectory stays near a period; 0, as in the paper, for none.
 
@@ -84,11 +79,7 @@ class HMCSettings(Checked):
 
     @classmethod
     def tuned(cls, **changes: Any) -> HMCSettings:
-        """Return settings with longer trajectories in scaled coordinates, which take twice the time.
-
-        Kept states are then nearly independent. On `gilib.data.toy(seed=0)` 4000 kept states are worth at
-        least 3300 independent ones anywhere in [-2, 2]; with the paper's settings they are worth some 700.
-        Acceptance is 0.75, and R-hat at most 1.002 (1.01 with the paper's settings).
+        """Return settings whose kept states are nearly independent, in twice the time.
 
         >>> HMCSettings.tuned(seed=1).coordinates
         'scaled'
@@ -174,9 +165,8 @@ class Chains(OfNetwork):
             grid: inputs `[N, D]` at which the functions are compared.
 
         Returns:
-            Plain values, which are split R-hat and effective sample size (of all kept states together) of the
-            functions at the grid, flattened over points and outputs; the worst of each; and both for the log
-            joint.
+            Plain values: split R-hat and effective sample size of the functions at the grid, flattened over
+            points and outputs; the worst of each; and both for the log joint.
 
         Raises:
             ImportError: without the extra `hmc`.

@@ -33,7 +33,7 @@ def effective_sample_size(values: Tensor) -> Tensor:
         values: as for `split_r_hat`, and so are the errors.
 
     Returns:
-        `[...]`, float64; about chains · kept for independent draws, more if draws alternate.
+        `[...]`, float64; more than chains · kept if draws alternate.
     """
     return _by_numpyro("effective_sample_size", values)
 

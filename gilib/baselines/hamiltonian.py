@@ -1,8 +1,4 @@
-"""Hamiltonian Monte Carlo for small networks, on NumPyro: the reference for approximations.
-
-JAX is imported when sampling starts. Within `hmc` it computes in float64; its global configuration does not
-change.
-"""
+"""Hamiltonian Monte Carlo for small networks, on NumPyro; JAX is imported when sampling starts."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ def hmc(
         P(W | x, y) ∝ Π_n N(y_n; f_W(x_n), σ²) Π_l Π_io N(W_l,io; 0, s_l²)
 
     Args:
-        widths: widths of all layers, inputs first, outputs last, without biases: (1, 50, 50, 1) for the toy
-            problem.
+        widths: widths of all layers without biases, inputs first, outputs last.
         x: inputs, `[N, widths[0]]`; N = 0 samples the prior.
         y: targets, `[N, widths[-1]]`.
         noise_variance: σ², in squared units of the targets.
@@ -51,12 +46,12 @@ def hmc(
         settings: settings of the sampler; the paper's if None.
         progress: whether to show a progress bar for each phase.
         checkpoint: file in which the chains are saved twenty times a phase. If it exists, sampling resumes
-            from it; the result does not depend on interruptions. None: chains are not saved.
-        deadline: value of `time.monotonic()` after which chains are saved and `Paused` is raised; None:
-            never.
+            from it, with the same result; None: chains are not saved.
+        deadline: value of `time.monotonic()` after which chains pause; None: never.
 
     Returns:
-        `Chains`, with weights in the dtype of `x`; all computation is in float64.
+        `Chains`, with weights in the dtype of `x`. All computation is in float64; JAX's global configuration
+        does not change.
 
     Raises:
         ValueError, TypeError: if arguments do not fit, or there is a deadline without a checkpoint.

@@ -1,9 +1,4 @@
-"""The Laplace approximation of the last layer of a network with point estimates.
-
-`laplace-torch` has more approximations, but for plain modules: it knows neither replicas nor structured
-priors nor draws. So this file has its own few lines for the last layer, which are tested against
-`laplace-torch`.
-"""
+"""The Laplace approximation of the last layer of a network with point estimates."""
 
 from __future__ import annotations
 
@@ -46,13 +41,11 @@ def laplace(
 
         Q(W) = N(Ŵ, H⁻¹),    H = P + Σ_n φ_n φ_nᵀ ⊗ Λ_n,    Λ_n = -∂² log P(y_n | f_n) / ∂f_n²,
 
-    where φ_n are the inputs of the last layer (with the bias column) and P is its prior precision. The layer
-    is linear in W, so H is the exact Hessian. The layers below are fixed. With a Gaussian likelihood and a
-    network of one layer, Q is the exact posterior.
+    where φ_n are the inputs of the last layer (with the bias column) and P is its prior precision. The layers
+    below are fixed. The last layer is linear in W, so H is the exact Hessian.
 
     Args:
-        net: a network with `PointEstimate` layers and a final `Linear` layer, trained on the ELBO, which
-            gives the maximum a posteriori; it is not changed.
+        net: a trained network with `PointEstimate` layers and a final `Linear` layer; it is not changed.
         likelihood: likelihood of the targets, with its current noise.
         x: all training inputs, `[N, D]` or `[R, N, D]`.
         y: all targets.
@@ -97,8 +90,7 @@ def laplace(
 class Laplace(OfNetwork):
     """A network whose last layer has Gaussian weights around their point estimate; `laplace` creates it.
 
-    Draws use the current weights of the layers below, so call `laplace` again after further training. Those
-    weights have no density, so log_pq is None.
+    Draws use the current weights of the layers below, which have no density, so log_pq is None.
 
     Args:
         net: the network.

@@ -112,9 +112,8 @@ class Sampler:
             standing = ChainProgress([torch.as_tensor(part) for part in self._start(widths)], nowhere)
         else:
             standing = ChainProgress(**saved)
-        keys = require("jax.random", "hmc").split(
-            require("jax.random", "hmc").key(settings.seed), len(PHASES)
-        )
+        random = require("jax.random", "hmc")
+        keys = random.split(random.key(settings.seed), len(PHASES))
         for phase in range(standing.phase, len(PHASES)):
             if phase > standing.phase:
                 standing.phase, standing.done, standing.state = phase, 0, []
@@ -143,7 +142,8 @@ class Sampler:
         bar = tqdm(total=steps, initial=standing.done, desc=PHASES[standing.phase], disable=not self.progress)
         with bar:
             for size in self._pieces(steps, thin, standing.done):
-                state = skip(state, size if burn_in else size % thin)
+                if first := size if burn_in else size % thin:
+                    state = skip(state, first)
                 if not burn_in:
                     state, states, energies = keep(state, size // thin, thin)
                     standing.kept.append([_tensor(layer).transpose(0, 1) for layer in states])
@@ -225,7 +225,7 @@ class Sampler:
 
 
 def _leaves(state: Any) -> list[torch.Tensor]:
-    """Return the arrays of a NumPyro state, with random keys as integers."""
+    """Return the arrays of a NumPyro state, random keys as integers."""
     jax = require("jax", "hmc")
     leaves = jax.tree.leaves(state)
     return [_tensor(jax.random.key_data(leaf)).long() if _is_key(leaf) else _tensor(leaf) for leaf in leaves]

@@ -7,10 +7,8 @@ from log(1 - F_a(s)) = log Φ(-z) for large s. Either tail is a positive, smooth
     1 - F_a(s) = s p_a(s) ∫_0^∞ exp( a w - s (e^w    - 1)) dw,
 
 computed with the double-exponential trapezoidal rule (Takahasi & Mori, 1974). The derivative in a needs only
-the first moment of the same integrand, so implicit reparameterisation (Figurnov et al., 2018) works without
-finite differences and without cancellation. `torch.special.gammainc` is no alternative: for a > 20 it is
-accurate to 1e-9 only, and it has no derivative in a. All computation is in float64, and on accelerators no
-branch depends on data.
+the first moment of the same integrand (Figurnov et al., 2018). All computation is in float64, and on
+accelerators no branch depends on data.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
         s = F_a⁻¹(Φ(z)),    ∂s/∂z = φ(z) / p_a(s),    ∂s/∂a = -(∂F_a(s)/∂a) / p_a(s).
 
-    For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s (1e-14 for a ≥ 1) and 1e-13 in both
-    derivatives; for smaller a it grows as 1/a. The derivatives are differentiable, too. The computation needs
-    a few hundred float64 numbers per element. For another rate, divide by it.
+    For |z| ≤ 6 and a ≥ 0.05 the relative error is about 1e-13 in s and in both derivatives, which are
+    differentiable, too; for smaller a it grows as 1/a. The computation needs a few hundred float64 numbers
+    per element. For another rate, divide by it.
 
     Args:
-        concentration: a > 0, of any shape that broadcasts with that of `z`. Where it is not positive, the
-            result is NaN, because a check would stall an accelerator's queue.
+        concentration: a > 0, of any shape that broadcasts with that of `z`; NaN results where it is not
+            positive.
         z: standard normals, floating point, any shape.
 
     Returns:
@@ -60,22 +58,10 @@ def gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
 
 
 def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
-    """Map standard normals to logarithms of Gamma variables of rate 1.
+    """Map standard normals to logarithms of Gamma variables of rate 1, log s = log F_a⁻¹(Φ(z)).
 
-        log s = log F_a⁻¹(Φ(z)).
-
-    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. The accuracy
-    is that of `gamma_from_normal`.
-
-    Args:
-        concentration: a > 0, of any shape that broadcasts with that of `z`; NaN where it is not positive.
-        z: standard normals, floating point, any shape.
-
-    Returns:
-        Logarithms of the broadcast shape, in the dtype of `z`.
-
-    Raises:
-        TypeError: if `z` is not a floating-point tensor.
+    For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. Arguments,
+    accuracy and errors are those of `gamma_from_normal`.
 
     >>> log_gamma_from_normal(2**-10, torch.zeros(1))  # its exponential is zero in float32
     tensor([-710.3591])
@@ -135,9 +121,7 @@ class _Tail(NamedTuple):
     """One tail of the Gamma distribution function, elementwise.
 
     The lower tail is integrated at a + 1, where the integrand has a single scale for every a, and
-    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a. At fixed z,
-
-        d log s / da = moment + sign · integral · (log s - ψ(exponent)).
+    F_a(s) = F_{a+1}(s) + s p_{a+1}(s) gives the tail at a.
     """
 
     sign: Tensor  # -1 for the lower tail, +1 for the upper
@@ -189,8 +173,8 @@ def _solve(a: Tensor, z: Tensor) -> Tensor:
     """Find log(s / a) by Halley's method on the logarithm of the tail's probability.
 
     The start is the larger of s = a (1 - 1/(9a) + z/(3√a))³ (Wilson & Hilferty, 1931; large a) and
-    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the first is zero). Three steps reach rounding error for a ≥ 0.05,
-    and five for a ≥ 1e-5, |z| ≤ 9. Each step cubes the error, so on a CPU a small change ends the iteration.
+    s = (Φ(z) Γ(a+1))^{1/a} (small a, where the first is zero). Five steps reach rounding error for a ≥ 1e-5,
+    |z| ≤ 9. Each step cubes the error, so on a CPU a small change ends the iteration.
     """
     log_lower, log_upper = _log_normal_cdf(z), _log_normal_cdf(-z)
     cube_root = 1.0 - 1.0 / (9.0 * a) + z / (3.0 * a.sqrt())

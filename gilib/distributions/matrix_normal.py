@@ -49,8 +49,7 @@ class MatrixNormal(FromNormals):
 
         W = M + chol(V) E chol(Σ)ᵀ, E standard normal;    Cov(W_io, W_jp) = V_ij Σ_op.
 
-    The rows may be given by their precision V⁻¹ = T Tᵀ, which regressions compute. T⁻ᵀ then replaces chol(V),
-    and no matrix is inverted.
+    The rows may be given by their precision V⁻¹ = T Tᵀ; T⁻ᵀ then replaces chol(V).
 
     Args:
         loc: M, `[..., I, O]`.
@@ -147,9 +146,6 @@ class MatrixNormal(FromNormals):
             sample_shape: leading axes of the draw; not needed with `noise`.
             noise: E, standard normals `[*sample_shape, *batch, I, O]`; drawn if None.
             generator: source of the noise, if it is drawn.
-
-        Raises:
-            ValueError: if the noise has the wrong shape.
         """
         noise = self._normals(sample_shape, noise, generator, self.loc)
         columns = noise @ self.column_scale_tril.mT

@@ -28,9 +28,6 @@ class MatrixNormalInverseWishart:
     Attributes:
         noise: the distribution IW(Ψ, ν) of Σ.
 
-    Raises:
-        ValueError: for the reasons of `MatrixNormal` and `InverseWishart`.
-
     >>> eye = torch.eye(2)
     >>> pair = MatrixNormalInverseWishart(torch.zeros(3, 2), torch.eye(3), 5.0, eye)
     >>> weights, covariance = pair.rsample((4,))
@@ -77,11 +74,7 @@ class MatrixNormalInverseWishart:
 
             y_o ~ t(ν - O + 1), of location (xᵀM)_o and squared scale (1 + xᵀVx) Ψ_oo / (ν - O + 1)
 
-        Args:
-            features: x, `[..., N, I]`.
-
-        Returns:
-            Marginal distributions of single points and outputs, `[..., N, O]`.
+        These are marginals of single points and outputs, `[..., N, O]`, for features x, `[..., N, I]`.
         """
         white = torch.linalg.solve_triangular(self.row_precision_tril, features.mT, upper=False)
         spread = 1.0 + white.square().sum(-2)[..., None]
@@ -103,9 +96,6 @@ class MatrixNormalInverseWishart:
             noise: standard normals for W `[*sample_shape, *batch, I, O]` and for Σ `[..., O, O]` (see
                 `InverseWishart.rsample_cholesky`); drawn if None.
             generator: source of the noise, if it is drawn.
-
-        Returns:
-            W `[*sample_shape, *batch, I, O]` and Σ `[*sample_shape, *batch, O, O]`.
         """
         of_weights, of_covariance = (None, None) if noise is None else noise
         expanded = self.noise.expand(self.batch_shape)
@@ -114,14 +104,6 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Return the log density (nats) of pairs over W and the distinct entries of Σ.
-
-        Args:
-            weights: W, `[..., I, O]`.
-            covariance: Σ, `[..., O, O]`, positive definite.
-
-        Returns:
-            `[...]`, the broadcast leading axes of both arguments and the distribution.
-        """
+        """Return the log density (nats) of W `[..., I, O]` and the distinct entries of Σ `[..., O, O]`."""
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)

@@ -1,10 +1,9 @@
 """Wishart and inverse Wishart distributions with real degrees of freedom, drawn from standard normals.
 
 Ober & Aitchison (2021), App. D, write Bartlett's decomposition with an UPPER triangular T (Eq. 47), where
-T_jj² ~ Gamma((ν-j+1)/2, ½) (Eq. 48), and do not say which product is Σ. It is TᵀT: in the QR decomposition
-XᵀX = TᵀT (Eq. 46, for ν ≥ P) the first column of X has all ν degrees of freedom and every later column one
-fewer, and only TᵀT has the volume element ∏_j T_jj^{m-j+1} (Eq. 55). This file uses the LOWER triangular
-transpose: then T Tᵀ ~ W(Id, ν), and T is the Cholesky factor of the draw.
+T_jj² ~ Gamma((ν-j+1)/2, ½) (Eq. 48), and Σ is TᵀT, the product with the volume element ∏_j T_jj^{m-j+1}
+(Eq. 55). This file uses the LOWER triangular transpose: then T Tᵀ ~ W(Id, ν), and T is the Cholesky factor of
+the draw.
 
 For AᵀA ~ W(Id, ν) with A lower triangular, the order of the degrees of freedom is reversed:
 A_jj² ~ Gamma((ν-p+j)/2, ½). With Ψ = C Cᵀ, X = C⁻ᵀ AᵀA C⁻¹ ~ W(Ψ⁻¹, ν), hence
@@ -98,7 +97,6 @@ class WishartFamily(FromNormals, ABC):
             sample_shape: leading axes of the draw.
             noise: standard normals `[*sample_shape, *batch, p, p]`; drawn if None. Those below the diagonal
                 are used directly, those on it through the Gamma quantile function, the others not at all.
-                With noise, `sample_shape` is not needed.
             generator: source of the noise, if it is drawn.
 
         Returns:
@@ -121,7 +119,7 @@ class WishartFamily(FromNormals, ABC):
 
     @abstractmethod
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Return the log density (nats) of the matrix with Cholesky factor `factor` `[..., p, p]`."""
+        """Return the log density (nats) of the matrix, not of its Cholesky factor `factor` `[..., p, p]`."""
 
     @property
     def size(self) -> int:
@@ -193,7 +191,6 @@ class Wishart(WishartFamily):
         return self.scale_tril @ _bartlett(self.column_df, noise)
 
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Return the log density (nats) of X, not of its Cholesky factor, which is given, `[..., p, p]`."""
         self._check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(self.scale_tril, factor, upper=False)
         return (
@@ -211,19 +208,14 @@ class InverseWishart(WishartFamily):
 
         log P(Ω) = ½ν log|Ψ| - ½(ν+p+1) log|Ω| - ½ tr(ΨΩ⁻¹) - ½νp log 2 - log Γ_p(ν/2),    E[Ω⁻¹] = ν Ψ⁻¹.
 
-    One factor `g = q.rsample_cholesky(noise=noise)` gives both a draw and a ratio of densities: Ω is
-    `g @ g.mT`, log P - log Q is `p.log_prob_cholesky(g) - q.log_prob_cholesky(g)`, and Ω⁻¹ is
-    `torch.cholesky_inverse(g)`.
+    One factor `g = q.rsample_cholesky(noise=noise)` gives both a draw, `g @ g.mT`, and a ratio of densities,
+    `p.log_prob_cholesky(g) - q.log_prob_cholesky(g)`.
 
     Args:
-        df: ν > p - 1, a number or a tensor that broadcasts with the leading axes of the scale.
+        df: ν > p - 1; this and the rest as for `Wishart`.
         scale: Ψ, `[..., p, p]`, symmetric positive definite; or
         scale_tril: its lower Cholesky factor C.
-        validate_args: as in `torch.distributions`. Pass False inside `torch.func.vmap` and CUDA graphs;
-            `gilib.linalg.cholesky` then reports a scale without a factor.
-
-    Raises:
-        ValueError: if ν ≤ p - 1, the scale is not symmetric positive definite, or shapes do not fit.
+        validate_args: as in `torch.distributions`.
 
     >>> InverseWishart(5.0, scale_tril=torch.eye(2)).mean
     tensor([[0.5000, 0.0000],
@@ -253,7 +245,6 @@ class InverseWishart(WishartFamily):
         return factor
 
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
-        """Return the log density (nats) of Ω, not of its Cholesky factor, which is given, `[..., p, p]`."""
         self._check_factor(factor)
         root: Tensor = torch.linalg.solve_triangular(factor, self.scale_tril, upper=False)
         return (
@@ -338,7 +329,7 @@ def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -
         ½ν_q (log|V_q| - log|V_p|) + ½ν_p (tr(V_q⁻¹V_p) - p) + log Γ_p(½ν_q) - log Γ_p(½ν_p)
         + ½(ν_p-ν_q) ψ_p(½ν_p)
 
-    The code also has the normalisers' powers of two, which cancel.
+    The normalisers' powers of two cancel.
     """
     log_chi = torch.digamma(p.column_df).sum(-1) + p.size * math.log(2)  # E log|X| for V = Id
     trace = whitened.square().sum((-2, -1))

@@ -4,9 +4,8 @@ A `Kernel` is a frozen specification. `kernel.build(D, context)` creates a modul
 hyper-parameters, one set for every replica. Calling the module returns a `KernelFunction`, the kernel with
 the current values of its hyper-parameters.
 
-Distances are computed in float64 from centred inputs, whatever the dtype of the points. In float32, |x|² +
-|z|² - 2 xᵀz cancels where a point is close to an inducing point, and the root of a variance then makes
-gradients wrong by a factor of 1000 (at lengthscale 0.01). Values have the dtype of the points.
+Distances are computed in float64 from centred inputs, because |x|² + |z|² - 2 xᵀz cancels where a point is
+close to an inducing point. Values have the dtype of the points.
 """
 
 from gilib.kernels.functions import KernelFunction

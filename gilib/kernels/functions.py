@@ -6,8 +6,7 @@ average over the features, its covariance is k; given the features, the covarian
 σ²/√F. A sum of kernels adds their features, a product multiplies them.
 
 White noise belongs to a single row. It is part of a kernel's diagonal and never of its `cross`, because two
-rows never share it, even where their coordinates are equal. All rows of one `gram` are different rows in this
-sense, and so are points and inducing points.
+rows never share it, even where their coordinates are equal.
 """
 
 from __future__ import annotations
@@ -52,10 +51,7 @@ class KernelFunction(ABC):
         """Return k(a, b), `[..., M, N]`, for points `[..., M, D]` and `[..., N, D]`, in the longer dtype."""
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Tensor | Exponents:
-        """Return `cross(a, b)`, or its exponents if the kernel is an exponential.
-
-        A caller that evaluates the kernel in pieces can then take the exponential of each piece.
-        """
+        """Return `cross(a, b)`, or its exponents if the kernel is an exponential."""
         return self.cross(a, b)
 
     @abstractmethod
@@ -104,8 +100,7 @@ class Stationary(KernelFunction):
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Return both sets of points in units of the lengthscales, `[..., D, N]`, in float64.
 
-        The mean of `b` is subtracted from both, so that their squared distances lose few digits to
-        cancellation.
+        The mean of `b` is subtracted from both, so that squared distances lose few digits.
         """
         a, b = (points.mT.to(torch.float64, memory_format=torch.contiguous_format) for points in (a, b))
         centre, lengthscale = b.mean(-1, keepdim=True).detach(), self.lengthscale.mT
@@ -138,10 +133,7 @@ class RBFFunction(Stationary):
         return self.unevaluated(a, b).values()
 
     def unevaluated(self, a: Tensor, b: Tensor) -> Exponents:
-        """Return log σ² - ½ r² as one product, for which both sets of scaled points get two more coordinates.
-
-        Points a get the coordinates log σ² - ½ |a|² and 1, and points b get 1 and -½ |b|².
-        """
+        """Return log σ² - ½ r² as a product of (a, log σ² - ½ |a|², 1) and (b, 1, -½ |b|²), both scaled."""
         left, right = self.scaled(a, b)
         squares = [0.5 * points.square().sum(-2, keepdim=True) for points in (left, right)]
         one = left.new_ones(())
@@ -248,10 +240,7 @@ class WhiteFunction(KernelFunction):
         return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
-        """Return waves so short that their values are independent at points more than `APART` away.
-
-        Gradients do not flow to x, because such a path has no useful slope.
-        """
+        """Return waves that are independent at points more than `APART` away, without gradients in x."""
         points = x.detach() / APART
         phases = 2 * math.pi * ndtr(noise[..., self.inputs, None])
         waves = torch.cos(points @ noise[..., : self.inputs].mT + phases.mT)
@@ -398,8 +387,7 @@ class Warped(KernelFunction):
 def on_circles(x: Tensor, period: Tensor) -> Tensor:
     """Map every coordinate to the unit circle, once around in each period p.
 
-    The images are all cosines, then all sines, `[..., N, 2D]`, in float64. The squared distance between those
-    of x and x' is 4 sin²(π (x - x') / p).
+    The images are all cosines, then all sines, `[..., N, 2D]`, in float64, 4 sin²(π (x - x') / p) apart.
     """
     angles = 2 * math.pi * x.double() / period
     return torch.cat([angles.cos(), angles.sin()], -1)

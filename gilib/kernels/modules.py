@@ -57,13 +57,10 @@ class BasicKernel(KernelModule):
     """A kernel with hyper-parameters of its own.
 
     Args:
-        starts: initial values of the hyper-parameters, by name.
+        starts: initial values of the hyper-parameters, by name; `log` holds their logarithms, `[R, size]`.
         function: makes the kernel from the hyper-parameters, which it takes by name.
         context: replicas, dtype and device of the parameters.
         log_lengthscale_sd: s of `log_prior`; None: the lengthscales have no prior.
-
-    Attributes:
-        log: logarithms of the hyper-parameters by name, `[R, size]` each.
     """
 
     def __init__(
@@ -81,8 +78,7 @@ class BasicKernel(KernelModule):
     def log_prior(self) -> Tensor:
         """Return -½ Σ_d (log ℓ_d - m)² / s², with m the mean of the log ℓ_d, `[R]`.
 
-        This is the log density of lengthscales with log ℓ_d ~ N(c, s²), independent given c, after c has been
-        integrated out under a flat prior, up to a constant.
+        This is the log density under log ℓ_d ~ N(c, s²), up to a constant, with c integrated out.
         """
         if self.log_lengthscale_sd is None:
             raise ValueError("the lengthscales of this kernel have no prior: give it log_lengthscale_sd")

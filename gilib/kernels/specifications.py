@@ -30,15 +30,13 @@ class Kernel(Specification, ABC):
         """Create the module of this kernel for points with `inputs` coordinates.
 
         Raises:
-            ValueError: if a hyper-parameter was given for another number of coordinates.
+            ValueError: if a hyper-parameter, or a column, was given for other coordinates.
         """
 
     def on(self, *columns: int | str) -> KernelOn:
-        """Return this kernel on some of the columns of X, which other libraries call `active_dims`.
+        """Return this kernel on some of the columns of X, by their numbers, from 0, or their names.
 
-        Args:
-            columns: the columns' numbers, from 0, or their names. Names are for estimators, which find them
-                in a data frame.
+        Names are for estimators, which find them in a data frame.
 
         >>> import torch
         >>> kernel = (RBF().on(0, 2) + Periodic().on(1)).build(3, BuildContext())()
@@ -48,10 +46,7 @@ class Kernel(Specification, ABC):
         return KernelOn(self, columns)
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """Return this kernel with every column name replaced by the column's number.
-
-        Args:
-            names: the names of all columns, in order.
+        """Return this kernel with every column name replaced by its place among the names of all columns.
 
         Raises:
             ValueError: if the kernel is on a column that is not among `names`.
@@ -78,9 +73,8 @@ class RBF(Kernel):
         variance: initial σ², the squared amplitude.
         ard: whether every coordinate has its own lengthscale (automatic relevance determination).
         log_lengthscale_sd: s of the prior log ℓ_d ~ N(c, s²), where c is the same for all d and unknown.
-            `gilib.fit` adds its log density to the bound. None: no prior. When a data set has nearly as many
-            columns as rows, the lengthscales that maximise the bound alone take noise for signal, and
-            intervals come out far too narrow.
+            `gilib.fit` adds its log density to the bound. None: no prior, with which intervals are far too
+            narrow if a data set has nearly as many columns as rows.
 
     >>> import torch
     >>> kernel = RBF(lengthscale=2.0).build(1, BuildContext())()
@@ -114,7 +108,7 @@ class Matern(RBF):
 
     Args:
         lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
-        smoothness: ν: 0.5, 1.5 or 2.5. Give it by name, because the first argument is the lengthscale.
+        smoothness: ν: 0.5, 1.5 or 2.5.
 
     >>> import torch
     >>> Matern(smoothness=1.5).build(2, BuildContext())().diagonal(torch.zeros(3, 2)).tolist()
@@ -135,12 +129,11 @@ class Matern(RBF):
 class RationalQuadratic(RBF):
     """The rational quadratic kernel, σ² (1 + r² / 2α)^-α with r² = Σ_d (x_d - x'_d)² / ℓ_d².
 
-    It is a mixture of RBF kernels whose lengthscales vary more, the smaller α is; for α → ∞ it is the RBF
-    kernel (Rasmussen & Williams, 2006, Eq. 4.19).
+    It is a mixture of RBF kernels, and for α → ∞ the RBF kernel (Rasmussen & Williams, 2006, Eq. 4.19).
 
     Args:
         lengthscale: as for `RBF`, and so are `variance`, `ard` and `log_lengthscale_sd`.
-        alpha: initial α. Give it by name, because the first argument is the lengthscale.
+        alpha: initial α.
 
     >>> import torch
     >>> kernel = RationalQuadratic(alpha=0.5).build(1, BuildContext())()
@@ -161,15 +154,14 @@ class RationalQuadratic(RBF):
 class Periodic(RBF):
     """The periodic kernel, σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²) (MacKay, 1998).
 
-    Its functions repeat: it is the RBF kernel between points on circles. `Periodic() * RBF(lengthscale)`
-    describes a season that changes over the years.
+    It is the RBF kernel between points on circles. `Periodic() * RBF(lengthscale)` describes a season that
+    changes over the years.
 
     Args:
         lengthscale: initial ℓ, in units in which the circle has radius 1. `variance`, `ard` and
             `log_lengthscale_sd` are as for `RBF`.
-        period: initial p, one number or a tuple of D, in units of the inputs. Give it by name, because the
-            first argument is the lengthscale. Start from the period that you expect, because the bound has
-            local maxima at many others.
+        period: initial p, one number or a tuple of D, in units of the inputs. Start from the period that you
+            expect, because the bound has local maxima at many others.
 
     >>> import torch
     >>> kernel = Periodic(period=0.5).build(1, BuildContext())()
@@ -190,8 +182,7 @@ class Periodic(RBF):
 class Cosine(Kernel):
     """The cosine kernel, k(x, x') = Π_d cos(2π (x_d - x'_d) / p_d), whose functions are pure waves.
 
-    It has no variance; multiply it by a kernel that has one. A `spectral_mixture` is a sum of products of
-    `RBF` and `Cosine`.
+    It has no variance; multiply it by a kernel that has one.
 
     Args:
         period: initial p, one number or a tuple of D, in units of the inputs.
@@ -214,12 +205,9 @@ class White(Kernel):
     """White noise of the function: σ² between a row and itself, 0 between two rows, even if they are equal.
 
     Inducing points are rows, too, so the noise of an inducing output tells nothing about the noise at the
-    data. Lindinger et al. (2020) give hidden layers white noise of variance 1e-3. If all noise belongs to the
-    targets, leave it to the likelihood, which learns it better; `gilib.training.Collapsed` refuses this
-    kernel.
-
-    A path, being a function, has the same noise at points of equal coordinates. At points that are more than
-    1e-4 apart, in units of the inputs, its noise is independent.
+    data. Noise of the targets belongs to the likelihood; `gilib.training.Collapsed` refuses this kernel. A
+    path, being a function, has the same noise at points of equal coordinates, and independent noise at points
+    that are more than 1e-4 apart, in units of the inputs.
 
     Args:
         variance: initial σ².
@@ -331,9 +319,6 @@ class _Combination(Kernel):
 class KernelSum(_Combination):
     """The sum of kernels, k_1 + k_2 + ..., whose functions are sums of independent functions.
 
-    Args:
-        parts: the kernels.
-
     >>> RBF() + DotProduct() + Matern() == KernelSum((RBF(), DotProduct(), Matern()))
     True
     """
@@ -343,11 +328,7 @@ class KernelSum(_Combination):
 
 @dataclass(frozen=True)
 class KernelProduct(_Combination):
-    """The product of kernels, k_1 · k_2 · ...
-
-    Args:
-        parts: the kernels.
-    """
+    """The product of kernels, k_1 · k_2 · ..."""
 
     _operation = operator.mul
 
@@ -369,11 +350,6 @@ class KernelOn(Kernel):
             raise ValueError(f"a kernel needs one column or more, and none twice, got {self.columns}")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        """Create the module of the kernel for these columns.
-
-        Raises:
-            ValueError: if a column does not exist, or is given by name.
-        """
         places = [column for column in self.columns if not isinstance(column, str)]
         if len(places) < len(self.columns) or not all(0 <= place < inputs for place in places):
             raise ValueError(
@@ -384,11 +360,6 @@ class KernelOn(Kernel):
         return CombinedKernel([part], partial(functions.selected, columns=tuple(places)))
 
     def numbered(self, names: Sequence[str]) -> Kernel:
-        """Replace the names of these columns, and those in the kernel, by numbers.
-
-        Raises:
-            ValueError: if a name is not among `names`.
-        """
         missing = [column for column in self.columns if isinstance(column, str) and column not in names]
         if missing:
             raise ValueError(f"the kernel is on columns {missing}, but the columns are {list(names)}")
@@ -403,8 +374,8 @@ def spectral_mixture(
     """Return Σ_q σ_q² Π_d exp(-½ (x_d - x'_d)² / ℓ_qd²) cos(2π (x_d - x'_d) / p_qd).
 
     Each component is an `RBF() * Cosine()` (Wilson & Adams, 2013, Eq. 12). The spectral density is a mixture
-    of Gaussians with weights σ_q², means 1 / p_qd and standard deviations 1 / (2π ℓ_qd); enough of them come
-    close to any spectral density. The bound has many maxima, so start from the periods that the data show.
+    of Gaussians with weights σ_q², means 1 / p_qd and standard deviations 1 / (2π ℓ_qd). The bound has many
+    maxima, so start from the periods that the data show.
 
     Args:
         periods: initial p_q, for every component one number or a tuple of D.

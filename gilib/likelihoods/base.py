@@ -52,9 +52,7 @@ def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of th
 class Likelihood(nn.Module, Part, ABC):
     """A likelihood P(y | f), independent over points.
 
-    A subclass must define `distribution`. Densities, their expectations, predictions, quantiles and samples
-    follow from it, and may be overridden where a closed form exists. A likelihood that is to be saved must
-    also define `config`.
+    A subclass must define `distribution`, from which all else follows.
 
     Attributes:
         target_axes: number of axes of one target: 1 for numbers `[O]`, 0 for a label.
@@ -99,8 +97,8 @@ class Likelihood(nn.Module, Part, ABC):
 
         Returns:
             If every target depends on one output, a distribution whose batch shape is the shape of the
-            outputs; expectations are then integrals over one output at a time. Otherwise, a distribution of
-            batch shape `[S, R, N]`, with the axes of a target as event shape or as further axes of the batch.
+            outputs. Otherwise, one of batch shape `[S, R, N]`, with the axes of a target as event shape or as
+            further axes of the batch.
         """
 
     def joint(self, outputs: Tensor) -> Distribution:
@@ -129,9 +127,8 @@ class Likelihood(nn.Module, Part, ABC):
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return E log P(y_n | f_n) for every point, `[S, R, N]`, nats.
 
-        If the marginals of the last layer's outputs are known, and every target depends on one output, the
-        expectation over these outputs is computed by Gauss-Hermite quadrature. Otherwise, it is estimated
-        from one sample.
+        It is computed by Gauss-Hermite quadrature if the marginals of the outputs are known and every target
+        depends on one output, and otherwise estimated from one sample.
 
         Args:
             functions: S drawn functions.
@@ -190,8 +187,7 @@ class Likelihood(nn.Module, Part, ABC):
 
         Args:
             outputs: f, `[S, R, N, O]`.
-            normalisation: how targets were scaled for training; the prediction is in original units. None:
-                not at all.
+            normalisation: scaling of the targets in training; the prediction is in original units.
             variance: variances of independent Gaussian outputs with means f, given only if `integrates` is
                 True.
 
@@ -209,8 +205,6 @@ class Likelihood(nn.Module, Part, ABC):
     def sample(self, outputs: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Sample targets for every function and point, `[S, R, N, O]`.
 
-        The global random state stays as it was.
-
         Args:
             outputs: f, `[S, R, N, O]`.
             generator: draws the seed for torch's distributions, which accept no generator themselves.
@@ -224,7 +218,7 @@ class Likelihood(nn.Module, Part, ABC):
         return found
 
     def link(self, targets: Tensor) -> Tensor:
-        """Return outputs that would explain the targets `[..., O]`; pseudo-outputs start from them."""
+        """Return outputs that would explain the targets `[..., O]`, where pseudo-outputs start."""
         return targets
 
     @classmethod
@@ -235,11 +229,8 @@ class Likelihood(nn.Module, Part, ABC):
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
         """Return whether targets are outputs plus Gaussian noise with a covariance that `set_noise` can set.
 
-        Args:
-            replicas: shape of the network's replica axes.
-
         Raises:
-            ValueError: if there is such noise, but it is fixed, or replicas share it.
+            ValueError: if there is such noise, but it is fixed, or the network's `replicas` share it.
         """
         return False
 
@@ -266,7 +257,7 @@ class Categorical(Likelihood):
         return distributions.Categorical(logits=outputs, validate_args=False)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
-        """Estimate the expectation from one sample of the outputs, because a label depends on all outputs."""
+        """Estimate the expectation from one sample, because a label depends on all outputs."""
         return self.log_prob(functions(x), targets)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:

@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 class CorrelatedGaussian(Likelihood):
     """Gaussian noise with a full covariance over the outputs, y ~ N(f, Σ).
 
-    `gilib.training.Bali` infers Σ in closed form, and `set_noise` stores all of it, whereas a `Gaussian`
-    stores only the mean variance. Other rules learn Σ = C Cᵀ as a point estimate; the parameter is C, with
-    logarithms on its diagonal.
+    `gilib.training.Bali` infers Σ in closed form. Other rules learn Σ = C Cᵀ as a point estimate; the
+    parameter is C, with logarithms on its diagonal.
 
     Args:
         outputs: O.
@@ -102,21 +101,12 @@ class CorrelatedGaussian(Likelihood):
         return CorrelatedPrediction(outputs, sd, root)
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Return True.
-
-        Raises:
-            ValueError: if Σ is fixed, or not every replica has its own.
-        """
         check_inferred(self.log_root.requires_grad, f"CorrelatedGaussian({self.outputs}, learn=True)")
         return Gaussian(learn=True, replicas=self.replicas).infers_noise(replicas)
 
     @torch.no_grad()
     def set_noise(self, covariance: Tensor) -> None:
-        """Set Σ.
-
-        Raises:
-            FactorisationError: if it is not positive definite.
-        """
+        """Set Σ; raise FactorisationError if it is not positive definite."""
         root = cholesky(covariance.to(self.log_root), "the covariance of the noise")
         diagonal = root.diagonal(dim1=-2, dim2=-1).log()
         self.log_root.copy_(root.tril(-1) + torch.diag_embed(diagonal))

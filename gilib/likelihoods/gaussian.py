@@ -32,14 +32,7 @@ class GaussianNoise(Likelihood):
 
     @abstractmethod
     def target_moments(self, outputs: Tensor) -> Moments:
-        """Return means and variances of the targets given the outputs, in the units of training.
-
-        Args:
-            outputs: f, `[S, R, N, ...]`.
-
-        Returns:
-            Means, `[S, R, N, O]`, and variances that broadcast with them.
-        """
+        """Return means of the targets given the outputs, `[S, R, N, O]`, and variances that broadcast."""
 
     def distribution(self, outputs: Tensor) -> Normal:
         mean, noise = self.target_moments(outputs)
@@ -65,7 +58,7 @@ class GaussianNoise(Likelihood):
 
 
 def check_inferred(learned: bool, instead: str) -> None:
-    """Raise ValueError unless noise that is to be inferred is learned; `instead` says what to use."""
+    """Raise ValueError unless noise that is to be inferred is learned."""
     if not learned:
         raise ValueError(
             f"the noise is inferred here, but this likelihood has it fixed: use {instead}, and leave its "
@@ -74,10 +67,7 @@ def check_inferred(learned: bool, instead: str) -> None:
 
 
 def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | None) -> GaussianPrediction:
-    """Return an equal mixture of Gaussians in original units, `[S, R, N, O]`.
-
-    A mixture that is transformed back is in float64, because original units may have a large offset.
-    """
+    """Return an equal mixture of Gaussians in original units: then in float64, for large offsets."""
     sd = variance.sqrt()
     if normalisation is None:
         return GaussianPrediction(mean, sd)
@@ -98,14 +88,11 @@ class Gaussian(GaussianNoise):
 
     Args:
         noise_variance: σ², or its initial value if it is learned, in squared units of the targets; 0.1 is a
-            good start for normalised targets. A much smaller start demands a close fit before the network has
-            found functions that can fit.
-        learn: whether σ² is learned, as a point estimate; should be True unless the noise is known.
-        scale: the stored parameter is log σ² / scale. The paper's UCI experiments have 10 (Ober & Aitchison,
-            2021, App. K.1).
+            good start for normalised targets.
+        learn: whether σ² is learned, as a point estimate.
+        scale: the stored parameter is log σ² / scale, in float64. The paper's UCI experiments have 10 (Ober &
+            Aitchison, 2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.
-
-    The parameter is stored in float64, so that a given σ² is exact whatever the dtype of the network.
 
     >>> likelihood = Gaussian(noise_variance=0.25)
     >>> likelihood.log_prob(torch.zeros(3, 2, 1), torch.zeros(2, 1)).shape
@@ -160,11 +147,6 @@ class Gaussian(GaussianNoise):
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
     def infers_noise(self, replicas: tuple[int, ...]) -> bool:
-        """Return True.
-
-        Raises:
-            ValueError: if σ² is fixed, or not every replica has its own.
-        """
         check_inferred(self.learn and self.scaled_log_variance.requires_grad, "Gaussian(learn=True)")
         if self.replicas != replicas:
             raise ValueError(
@@ -221,8 +203,6 @@ class PerOutputGaussian(NoisePerTarget):
             if learned.
         learn: whether they are learned, as point estimates.
         replicas: shape of the replica axes, if every replica has its own.
-
-    The parameter is stored in float64, like that of `gilib.Gaussian`.
 
     >>> likelihood = PerOutputGaussian([0.25, 4.0])
     >>> likelihood.log_prob(torch.zeros(3, 5, 2), torch.zeros(5, 2)).shape

@@ -24,8 +24,7 @@ class LinkedMean(Likelihood):
         g(E y_o) = g(mean_o) + f_o
 
     Args:
-        mean: mean of the targets where f is 0, in their units, one number for all outputs or a list with one
-            for each; the mean of the training data, for example.
+        mean: mean of the targets where f is 0, one number for all outputs or a list with one for each.
     """
 
     output_axes = 1
@@ -48,7 +47,7 @@ class LinkedMean(Likelihood):
         return self.offset.to(outputs) + outputs
 
     def link(self, targets: Tensor) -> Tensor:
-        """Return outputs that make the mean equal to the targets, or to counts plus a half."""
+        """Return outputs whose mean is the targets, or counts plus a half."""
         return self.linked(targets + _half(self.support)) - self.offset.to(targets)
 
     @classmethod
@@ -64,7 +63,7 @@ def _half(support: Any) -> float:
 
 
 class Precise(LinkedMean):
-    """Base class for distributions with a mean and a precision; the variance falls as the precision rises.
+    """Base class for distributions with a mean and a precision.
 
     Args:
         mean: as for `LinkedMean`.
@@ -107,7 +106,6 @@ class Poisson(LinkedMean):
     support, wanted = constraints.nonnegative_integer, "counts (0, 1, 2 and so on)"
 
     def distribution(self, outputs: Tensor) -> distributions.Poisson:
-        """Return Poisson distributions with the rate mean · exp(f)."""
         return _Poisson(self.predictor(outputs).exp(), validate_args=False)
 
 

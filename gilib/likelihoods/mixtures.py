@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def as_targets(value: object, like: Tensor, shape: Sequence[int], axes: int = 2) -> Tensor:
     """Return targets `[N, O]` or `[R, N, O]` as a tensor like `like`, or raise an error if they do not fit.
 
-    `shape` is that of the prediction's mean, `[R, N, O]`; its last `axes` axes are not replicas.
+    `shape` is that of the prediction's mean; its last `axes` axes are not replicas.
     """
     targets = as_tensor(value, "targets", like)
     if targets.shape[-axes:] != shape[-axes:]:
@@ -89,8 +89,7 @@ class GaussianPrediction(Prediction):
 
     Attributes:
         means: means of the components, `[S, R, N, O]`, in the units of the data.
-        component_sd: their standard deviations, noise included, broadcastable with `means`. Components may
-            differ between samples, replicas, points and outputs.
+        component_sd: their standard deviations, noise included, broadcastable with `means`.
     """
 
     means: Tensor
@@ -132,10 +131,7 @@ class GaussianPrediction(Prediction):
         return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno) for every point, `[R, N]`, nats.
-
-        It is NaN for a replica whose means are NaN because a factorisation failed.
-        """
+        """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno), `[R, N]`, nats; NaN where means are NaN."""
         targets = as_targets(targets, self.means, self.means.shape[1:])
         sd = self.component_sd.expand_as(self.means)
         density = torch.distributions.Normal(self.means, sd, validate_args=False)  # failed replicas have NaN
@@ -207,8 +203,7 @@ class StudentPrediction(Prediction):
     def log_prob(self, targets: Tensor) -> Tensor:
         """Return the log density of all outputs of every point jointly, `[R, N]`, nats.
 
-        It is computed in float64, because differences of log Γ at thousands of degrees of freedom cancel in
-        float32.
+        It is computed in float64: in float32 differences of log Γ cancel.
         """
         targets = as_targets(targets, self.locations, self.locations.shape[1:])
         size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
@@ -356,14 +351,10 @@ class CategoricalPrediction(Prediction):
 class EnsemblePrediction(Prediction):
     """An equal mixture of predictions of any kind, for the same points; in float64.
 
-    Members may come from different networks, from a process, from `predict_student`, from a likelihood that
-    the others do not have, or from another package. `gilib.Ensemble` is for replicas of one network.
-
     Args:
         members: the predictions. One of another package needs a tensor `mean` `[R, N, O]` and a method
-            `log_prob(targets)` `[R, N]`, joint over outputs. Where `sd`, `cdf(values)` or
-            `quantile(probability)` of the ensemble is wanted, every member must have it, `[R, N, O]`; for
-            quantiles, `cdf` and `quantile`.
+            `log_prob(targets)` `[R, N]`, joint over outputs. For `sd`, `cdf(values)` and, with both,
+            `quantile(probability)` of the ensemble, every member must have the same, `[R, N, O]`.
 
     Raises:
         TypeError: if a member is no prediction.

@@ -1,8 +1,7 @@
 """Quantiles of equal mixtures, and distribution functions that torch lacks.
 
-`mixture_quantile` is for components that shift and scale one symmetric distribution, `quantile_of_components`
-for components of any kind. Both find where the distribution function of the mixture reaches the probability.
-They halve a bracket until all components are smooth across it, and then use Newton's method.
+Quantiles are where the distribution function of the mixture reaches the probability: a bracket is halved
+until all components are smooth across it, and then Newton's method takes over.
 """
 
 from __future__ import annotations
@@ -72,10 +71,7 @@ class StandardStudent(SymmetricDistribution):
         return StudentT(self.df, validate_args=False).log_prob(values).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile.
-
-        The lower bound is doubled until it is low enough.
-        """
+        """Return bounds of the quantile of a probability ≤ ½, which lies below the normal quantile."""
         high = torch.special.ndtri(torch.full_like(self.df, probability))
         low = high - 1.0
         while bool((self.cdf(low) > probability).any()):
@@ -100,7 +96,7 @@ def mixture_quantile(
 ) -> Tensor:
     """Return the quantile of an equal mixture over the first axis; the arithmetic is in float64.
 
-    The components are m + scale · z, with locations m and scales `[S, ...]`; `standard` is the law of z.
+    The components are location + scale · z, both `[S, ...]`; `standard` is the law of z.
 
     >>> found = mixture_quantile(torch.tensor([-1.0, 3.0]), torch.ones(2), 0.5, StandardNormal())
     >>> round(float(found), 6)
@@ -153,9 +149,9 @@ def _found(
 
 
 def quantile_of_components(components: Distribution, probability: float, axes: int = 1) -> Tensor:
-    """Return the quantile of an equal mixture of any distributions over the first axes, within their support.
+    """Return the quantile of an equal mixture over the first `axes` axes of any distributions.
 
-    The components are univariate, in float64, with `cdf`, mean and variance; the first `axes` axes are mixed.
+    The components are univariate, in float64, with `cdf`, mean and variance.
     """
     check_probability(probability)
 

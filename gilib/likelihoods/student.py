@@ -26,10 +26,9 @@ class StudentT(Likelihood):
     """Student's t noise for targets with outliers, y_o ~ f_o + scale_o · t_ν, independent over outputs.
 
     Args:
-        scale: scale of the noise in units of the targets, one number for all outputs or a list with one for
-            each; its initial value if it is learned.
-        df: ν, the degrees of freedom, above 2 so that targets have a variance; the initial value if learned.
-        learn: whether scale and ν are learned, as point estimates.
+        scale: scale of the noise in units of the targets, one number for all outputs or a list of them.
+        df: ν, the degrees of freedom, above 2 so that targets have a variance.
+        learn: whether scale and ν are learned from these values, as point estimates.
         replicas: shape of the replica axes, if every replica has its own scale and ν.
 
     >>> likelihood = StudentT(0.2)

@@ -1,4 +1,4 @@
-"""Rows that count more than once, or less: each target brings the weight of its row along."""
+"""Rows that count more than once, or less."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ class Weighted(Likelihood):
     """The log-likelihood of every row times its weight, so that a row of weight 3 counts as three rows.
 
     A target is that of the likelihood with the weight of its row behind it: `[N, O + 1]`, of labels `[N, 2]`.
-    As the weight travels with the target, minibatches, shares of processes and checkpoints hold it, too.
 
     Args:
         likelihood: that of a row of weight one.

@@ -1,7 +1,6 @@
 """Predictive distributions of networks, of an `Ensemble` of replicas, or of `Samples` of a chain.
 
-A prediction is a mixture with one component for each drawn function. An `EnsemblePrediction` mixes
-predictions of any kind. All kinds are in `gilib.likelihoods.mixtures`, because likelihoods make them.
+All kinds of predictions are in `gilib.likelihoods.mixtures`, because likelihoods make them.
 """
 
 from gilib.likelihoods.mixtures import (

@@ -26,8 +26,7 @@ class Drawable(Protocol):
         input_shape: shape of one input.
         output_shape: shape of one output.
         replicas: shape of the replica axes R of a draw.
-        members: replica axes K that a draw treats as samples: its sample s·K + k belongs to member k; () if
-            there are none.
+        members: replica axes K that a draw treats as samples: sample s·K + k belongs to member k.
     """
 
     @property
@@ -91,11 +90,8 @@ class Ensemble(OfNetwork):
     `draw(S)` draws S functions of each member and puts them on one sample axis: sample s·K + k belongs to
     member k. Other replica axes remain. Members without noise, such as point estimates, are one function
     each, so a draw holds K functions for every S. The density of a mixture of posteriors is unknown, so
-    log_pq is None; compute bounds with the network, for each member. What different networks, or other
-    models, predict is mixed by `gilib.prediction.EnsemblePrediction`.
-
-    With a likelihood with a noise for every member, `Gaussian(replicas=(K,))`, each component of the mixture
-    has the function and the noise of one member.
+    log_pq is None. The likelihood may have a noise for every member, `Gaussian(replicas=(K,))`. What
+    different networks predict is mixed by `gilib.prediction.EnsemblePrediction`.
 
     Args:
         net: a network with replicas=(K, ...).
@@ -125,12 +121,7 @@ class Ensemble(OfNetwork):
         return self.net.replicas[1:]
 
     def draw(self, num_samples: int = 1, *, generator: GeneratorLike | None = None) -> Draw:
-        """Draw S functions of each member.
-
-        Args:
-            num_samples: S.
-            generator: source of the noise, as for the network.
-        """
+        """Draw S functions of each member."""
         check_count(num_samples, "num_samples")
         samples = num_samples if self.net.noise_size else 1
         function = self.net.draw(samples, generator=generator).function
@@ -175,11 +166,11 @@ class Samples(OfNetwork):
     """A network with K stored states of its parameters, for example from a Markov chain.
 
     Each drawn function belongs to one state; all other parameters, and the noise, are the network's. States
-    have no density: log_pq is None, and `elbo` and `iwbo` refuse such draws.
+    have no density: log_pq is None.
 
     Args:
         net: the network; it is not changed.
-        states: `[K, *shape]` for some or all of `net.named_parameters()` and buffers, by name, as returned by
+        states: `[K, *shape]` for some or all parameters and buffers, by name, as returned by
             `torch.func.stack_module_state`.
 
     >>> import gilib

@@ -48,18 +48,14 @@ def predict(
             functions' standard deviation; use a thousand for tails, or for numbers to be compared.
         normalisation: scaling of inputs and targets in training. Arrays keep their precision until they are
             scaled, and predictions are in original units and float64.
-        batch_size: points per batch; all if None. Set it to save memory: every point takes S outputs and
-            hidden units.
-        generator: source of the draws; the same seed gives the same functions.
+        batch_size: points per batch; all if None. Set it to save memory.
+        generator: source of the draws.
         pointwise: draw every point independently, as in training. This is for networks, and for means,
-            deviations and densities at single points: components are then no functions. Deep Gaussian
-            processes take a fraction of the time, and need no random features.
+            deviations and densities at single points: components are then no functions.
 
     Returns:
-        The prediction of the likelihood, a `GaussianPrediction` (mean, sd, quantile, log_prob), a
-        `CategoricalPrediction` (mean, log_prob), or a `MixturePrediction` of any other distribution. Replicas
-        that broke down in training, and ensembles with such a member, predict NaN; a warning names them, and
-        names a network that gives no numbers.
+        The prediction of the likelihood. Replicas that broke down in training, and ensembles with such a
+        member, predict NaN; a warning names them, and names a network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())
@@ -82,10 +78,7 @@ def predict_batches(
     batch_size: int,
     generator: GeneratorLike | None = None,
 ) -> Iterator[Prediction]:
-    """Predict batch by batch, so that S outputs of all points are never in memory together.
-
-    Arguments are those of `predict`.
-    """
+    """Predict batch by batch, with less memory; arguments are those of `predict`."""
     x = checked_inputs(drawable, x, normalisation)
     for part in _evaluated(drawable, likelihood, x, num_samples, batch_size, generator, False):
         yield _predicted(drawable, likelihood, [part], normalisation)
@@ -187,9 +180,9 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
     """Warn of inputs outside the training inputs, which are most likely in other units.
 
-    A point is far away if an input lies more than three widths of its training interval outside of it (for a
-    constant input, three mean widths). The warning appears if half of the points are far away. Without a
-    normalisation it also appears if one column of a table lies outside at nearly all points.
+    The warning appears if half of the points are more than three widths of a training interval outside of it
+    (of a constant input, three mean widths); without a normalisation also if one column of a table lies
+    outside at nearly all points.
     """
     if seen is None:
         return
@@ -213,7 +206,7 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Return columns that lie outside by a quarter of their width at 95 % of at least five points `[N, D]`.
+    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more.
 
     Columns that hardly varied in training are left out, because any new value lies outside.
     """

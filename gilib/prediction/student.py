@@ -35,8 +35,6 @@ def predict_student(
 
         y ~ t_ν'(x̃ᵀM, (1 + x̃ᵀVx̃) Ψ / ν'),    ν' = ν - O + 1.
 
-    `gilib.predict` draws W and uses the mode of Σ instead.
-
     Args:
         net: a network trained by `gilib.training.Bali` with a Gaussian likelihood, whose noise is Σ.
         x: inputs, `[N, D]` or `[R, N, D]`; in original units if a normalisation is given.

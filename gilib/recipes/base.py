@@ -1,7 +1,4 @@
-"""Base class of all recipes, and the bound that compares trained models.
-
-A recipe is a model together with the settings of its training.
-"""
+"""Base class of all recipes, and the bound that compares trained models."""
 
 from __future__ import annotations
 
@@ -53,13 +50,7 @@ def check_likelihood(value: Any, name: str) -> None:
 
 
 class Trained(NamedTuple):
-    """A trained model, as a recipe returns it.
-
-    Attributes:
-        network: the trained network.
-        likelihood: the trained likelihood.
-        history: the history of the training.
-    """
+    """A trained network, its likelihood and the history of the training."""
 
     network: Network
     likelihood: Likelihood
@@ -87,8 +78,7 @@ class Recipe(Checked, ABC):
             others.
         likelihood: of targets that are numbers: "gaussian", "student" (noise with outliers), "poisson" or
             "negative_binomial" (counts), "gamma" (positive numbers), "beta" (shares between 0 and 1). Targets
-            of the last four are not normalised. Only Gaussian noise has closed forms: with another likelihood
-            every model is trained by Adam, a process as a sparse one with expectations by quadrature.
+            of the last four are not normalised. With any but "gaussian" every model is trained by Adam.
     """
 
     steps: Count = 1000
@@ -108,8 +98,8 @@ class Recipe(Checked, ABC):
         """Return a new network.
 
         Args:
-            points: initial inducing points, `[R, M, D]`; `[M, D]` without replicas.
-            targets: the targets at these points, `[R, M, O]`; `[M, O]` without replicas.
+            points: initial inducing points, `[R, M, D]`.
+            targets: the targets at these points, `[R, M, O]`.
             replicas: shape of the replica axes of the network.
             generator: source of the initial values.
         """
@@ -125,10 +115,7 @@ class Recipe(Checked, ABC):
     ) -> Likelihood:
         """Return the likelihood: `Categorical` for classes, else noise of learned size, one for each output.
 
-        Args:
-            y: training targets, `[N, O]` or `[R, N, O]`, or labels.
-            classes: number of classes; None: regression.
-            replicas: replicas of the network.
+        Arguments are those of `build`.
 
         Raises:
             ValueError: if the likelihood does not allow these targets.
@@ -154,8 +141,7 @@ class Recipe(Checked, ABC):
 
         Args:
             x: training inputs, `[N, D]` or `[R, N, D]`, normalised.
-            y: training targets, `[N, O]`, normalised, or labels, `[N]`; with the replica axis in front if
-                each replica has its own.
+            y: training targets, `[N, O]` or `[R, N, O]`, normalised, or labels, `[N]` or `[R, N]`.
             classes: number of classes; None: regression.
             seed: seed of the choice and of the initial values. With R seeds, the network has R replicas.
         """
@@ -186,7 +172,7 @@ class Recipe(Checked, ABC):
         return torch.randperm(x.shape[-2], generator=generator)[: self.num_inducing].to(x.device)
 
     def enough(self, num_samples: int, classes: int | None = None) -> int:
-        """Return how many draws a prediction needs: all of them, unless fewer give the same result."""
+        """Return how many draws a prediction needs; fewer than asked for if they give the same result."""
         return num_samples
 
     def rule(self) -> Adam:
@@ -206,11 +192,10 @@ class Recipe(Checked, ABC):
         """Build a network and train it.
 
         Args:
-            x: training inputs, as for `build`.
-            y: training targets, as for `build`.
-            classes: number of classes, as for `build`.
-            seed: seed of the choice of inducing points, the initial values, the draws and the minibatches, or
-                R seeds.
+            x: training inputs, as for `build`, and so are `y` and `classes`.
+            y: training targets.
+            classes: number of classes.
+            seed: seed of all that is random, or R seeds.
             options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
                 `checkpoint`; they override the recipe's own.
         """
@@ -236,10 +221,9 @@ class Recipe(Checked, ABC):
 def keep_freed_memory() -> None:
     """Let the process keep the memory that a step frees for the next step, where glibc manages it.
 
-    glibc, the C library of most Linux systems, gives large blocks back to the system. A step then asks for
-    them again, page by page, which takes up to half of its time where memory is slow. But glibc keeps blocks
-    up to the size of the largest block that it has seen freed. Here it sees such a block, none of whose pages
-    is touched.
+    glibc, the C library of most Linux systems, gives large blocks back to the system, so that a step asks for
+    them again, page by page. But it keeps blocks up to the size of the largest block that it has seen freed.
+    Here it sees such a block, none of whose pages is touched.
     """
     torch.empty(LARGEST, dtype=torch.uint8, device="cpu")
 
@@ -264,9 +248,8 @@ def bound(
         likelihood: the likelihood that was trained with it.
         x: all training inputs, `[N, D]` or `[R, N, D]`, or images.
         y: all training targets.
-        num_samples: S, the number of draws for every batch; None: a hundred, but beyond ten thousand points
-            (of more than a hundred outputs: fewer) so many fewer that all draws together are evaluated at
-            about a million points.
+        num_samples: S, the number of draws for every batch; None: a hundred, but fewer beyond ten thousand
+            points (of more than a hundred outputs: fewer), where all draws have about a million points.
         batch_size: number of points that are evaluated at a time; fewer of more than a hundred outputs.
         generator: source of the draws.
         weights: how many data points each row counts as, `[N]`, as for `gilib.fit`; None: one.
@@ -299,11 +282,7 @@ def bound(
 
 
 def at_once(points: int, outputs: int) -> int:
-    """Return how many points to evaluate at a time, so that memory does not grow with many outputs.
-
-    >>> at_once(1000, 10), at_once(1000, 1000)
-    (1000, 100)
-    """
+    """Return how many points to evaluate at a time, so that memory does not grow with many outputs."""
     return max(1, points * 100 // max(outputs, 100))
 
 

@@ -28,15 +28,14 @@ FEW_STEPS, WIDE = 6, 0.3  # of the second start: steps of the mean, and the init
 class HeteroscedasticProcessRecipe(Recipe):
     """Two Gaussian processes, for the mean and for the log variance of the noise; for regression.
 
-    First, the process of the mean is trained with constant noise, on some of the rows. Its residuals give a
-    starting point for the process of the noise, and `gilib.training.Collapsed` trains both on all rows, in
-    float64. But a mean that already fits all it can leaves nothing for varying noise to explain. So a second
-    search starts from a mean after very few steps, with large noise. A few steps of both on some of the rows
-    tell which start has the better bound.
+    The process of the mean is trained with constant noise, on some of the rows; from there
+    `gilib.training.Collapsed` trains both on all rows, in float64. But a mean that already fits all it can
+    leaves nothing for varying noise to explain. So a second search starts from a mean after very few steps,
+    with large noise. A few steps of both on some of the rows tell which start has the better bound.
 
     Args:
         steps: largest number of L-BFGS steps with varying noise.
-        num_samples: an argument of every recipe, without effect here, because bounds are in closed form.
+        num_samples: without effect here, because bounds are in closed form.
         tolerance: nats per point; training ends after three steps in a row that gain less.
         trial: number of steps of each of the two searches on some of the rows.
         num_inducing: largest number of inducing points of the noise's process, and the number of rows that
@@ -60,7 +59,7 @@ class HeteroscedasticProcessRecipe(Recipe):
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
     ) -> Network:
-        """Return two processes at the same inducing points; the mean has the first of its kernels."""
+        """Return two processes at the same inducing points."""
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 

@@ -25,10 +25,8 @@ from gilib.training import DivergenceError
 class NetworkRecipe(Recipe):
     """A network with a global last layer above factorised layers, under priors of learned scale.
 
-    The best nonlinearity depends on the data. Where targets are smooth functions of many inputs, a smooth
-    nonlinearity gives a much better bound. Where few points lie on both sides of a sharp bend, a smooth one
-    stays a straight line, but ReLU finds the bend. So several are tried, each in a short training of its own,
-    and the one with the largest bound is trained fully.
+    The best nonlinearity depends on the data. So several are tried, each in a short training of its own, and
+    the one with the largest bound is trained fully.
 
     Args:
         num_samples: draws a step; a trial takes half as many.

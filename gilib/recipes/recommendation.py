@@ -32,10 +32,7 @@ FEW_ROWS = 1000  # the experiments `against` and `everyday` show what this choic
 
 
 def suited(rows: int, classes: int | None = None) -> str:
-    """Return the name of the model for a table.
-
-    Regression on up to 1000 rows gets the process with varying noise, up to ten classes of up to 2000 rows
-    get a process, other tables a network.
+    """Return the name of the model for a table: a process for few rows and classes, else a network.
 
     Args:
         rows: N.
@@ -51,13 +48,7 @@ def suited(rows: int, classes: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class SuitedRecipe(Recipe):
-    """The model that suits a table. It has settings of its own, and ignores those of this recipe.
-
-    >>> import torch
-    >>> x = torch.randn(30, 3)
-    >>> type(SuitedRecipe().build(x, x[:, :1])[1]).__name__
-    'HeteroscedasticGaussian'
-    """
+    """The model that suits a table. It has settings of its own, and ignores those of this recipe."""
 
     def network(
         self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike

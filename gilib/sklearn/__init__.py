@@ -2,7 +2,7 @@
 
     pip install -c constraints.txt -e '.[sklearn]'
 
-`import gilib` does not import this package: write `from gilib.sklearn import BayesianRegressor`.
+`import gilib` does not import this package.
 """
 
 from gilib.optional import require

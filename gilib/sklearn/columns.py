@@ -42,7 +42,7 @@ GAPS = (
 
 
 def as_array(value: Any) -> Any:
-    """Return a tensor as a numpy array without gradients, bfloat16 as float64; keep all else as it is."""
+    """Return a tensor as a numpy array, bfloat16 as float64; keep all else as it is."""
     if not isinstance(value, Tensor):
         return value
     value = value.detach().cpu()
@@ -50,10 +50,7 @@ def as_array(value: Any) -> Any:
 
 
 def check_numbers(table: Any, name: str, words: str) -> None:
-    """Raise if columns of a table do not hold numbers, and say what to do about each kind of column.
-
-    Tables of pandas, polars and numpy, and lists, are checked; `words` is the advice for columns of words.
-    """
+    """Raise if columns of a table or list hold no numbers; `words` is the advice for columns of words."""
     wrong: dict[str, list[Any]] = {}
     for label, column in _columns(table):
         if not _numeric(column):

@@ -39,8 +39,8 @@ POINTS_AT_ONCE = 1000  # at which drawn functions are evaluated
 class BayesianEstimator(BaseEstimator):
     """Trains a recommended model on normalised data, and predicts with functions drawn from it.
 
-    A prediction at a point does not depend on the other points: every call draws the same functions from the
-    same seed, and evaluates them in float64. The settings are the fields; `fit` checks them.
+    Every call draws the same functions from the same seed, and evaluates them in float64. The settings are
+    the fields; `fit` checks them.
     """
 
     model: str | None = None
@@ -67,9 +67,8 @@ class BayesianEstimator(BaseEstimator):
             X: inputs.
             y: targets.
             sample_weight: how many rows each row counts as, `[N]`; None: one. A row of weight 3 is three
-                rows, to the last digit of every prediction, because rows that are the same are trained on as
-                one that counts more (with a `recipe` only if weights are given); a row of weight zero is left
-                out. Weights are not scaled: where they sum to ten, the data are as good as ten rows.
+                rows, to the last digit of every prediction (with a `recipe` only if weights are given); a row
+                of weight zero is left out. Weights are not scaled.
 
         Raises:
             ValueError: for data and weights that make no sense, and for recipes whose rules take no weights.
@@ -270,10 +269,9 @@ def row_weights(sample_weight: Any, X: Array) -> Array:
 
 
 def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | None]:
-    """The rows that differ, and how many rows each counts as; None: all count once, in their own order.
+    """The rows that differ, in the order of their bytes, and how many rows each counts as.
 
-    Otherwise their order is that of their bytes, so that it does not matter which way a row counts twice.
-    Rows of weight zero are left out.
+    None: all count once, in their own order. Rows of weight zero are left out.
 
     >>> merged(np.array([[1.0], [2.0], [1.0]]), np.zeros((3, 1)), np.array([1.0, 0.0, 2.0]))
     (array([[1.]]), array([[0.]]), array([3.]))
@@ -287,11 +285,7 @@ def merged(X: Array, y: Array, weights: Array) -> tuple[Array, Array, Array | No
 
 
 def seed_of(random_state: Any) -> int:
-    """Return a seed for torch: an integer, or one that a generator of numpy draws; of None a fresh one.
-
-    >>> seed_of(3)
-    3
-    """
+    """Return a seed for torch: an integer, or one that a generator of numpy draws; of None a fresh one."""
     if random_state is None:
         return secrets.randbelow(2**31)
     if isinstance(random_state, RandomState):

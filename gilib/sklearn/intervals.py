@@ -27,10 +27,9 @@ class Coverage:
     """The fraction of targets inside their intervals, for all rows and for groups of rows; prints as a table.
 
     Attributes:
-        table: a data frame with a row for each group, and one for "all" rows. `rows` is the number of rows,
-            and `inside` the fraction of targets inside. If the intervals keep their promise, `inside` lies
-            between `least` and `most` in 95 of 100 samples of so many rows. With several outputs, their names
-            are the first level of the index.
+        table: a data frame with a row for each group, and one for "all" rows: the number of `rows`, the
+            fraction `inside`, and the range from `least` to `most` where 95 of 100 such fractions lie if the
+            promise holds. With several outputs, their names are the first level of the index.
         coverage: the promised fraction.
         by: what groups the rows.
     """
@@ -43,8 +42,7 @@ class Coverage:
         """Plot the fraction inside for every group, its range by chance in grey, and the promise dashed.
 
         Args:
-            axes: where to draw, for example the axes that another model's `plot` returned; None: a new
-                figure.
+            axes: where to draw; None: a new figure.
             options: options of matplotlib for the points, such as `label` and `color`.
 
         Raises:
@@ -76,9 +74,6 @@ ALL = "all"
 def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float = 0.9) -> Coverage:
     """Count how many targets lie inside their intervals, for all rows and for groups of rows.
 
-    The average can be right even though the intervals of some rows are too narrow, and those of others too
-    wide.
-
     Args:
         model: a fitted model with `predict(X, return_interval=)`: a `BayesianRegressor`, or a pipeline that
             ends with one.
@@ -88,10 +83,6 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float
             separately. The name or number of a column of X: thirds if it has more than three different
             numbers, otherwise a group for each value; rows without a value form their own group.
         coverage: probability of the central intervals, between 0 and 1.
-
-    Returns:
-        A `Coverage`: for each group, the number of `rows`, the fraction `inside`, and the range from `least`
-        to `most` where 95 of 100 such fractions lie by chance if the promise holds.
 
     Raises:
         TypeError: if the model predicts no intervals.

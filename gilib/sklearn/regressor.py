@@ -64,11 +64,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             minutes for ten thousand, and twenty for forty thousand. None: "heteroscedastic_gp" for up to a
             thousand rows, and "network" for more rows or if `hidden`, `lr` or `batch_size` is given.
         hidden: widths of the network's hidden layers; None: the recipe's.
-        num_inducing: greatest number of inducing points; makes the Gaussian process sparse. Raise it if that
-            raises `elbo_`.
-        steps: number of training steps. Raise it if twice as many raise `elbo_` by more than you can ignore.
-        lr: learning rate of Adam. Lower it if the bound jumps (`history_.plot()`).
-        batch_size: number of points in a step. Set it for more than a few thousand rows.
+        num_inducing: greatest number of inducing points; makes the Gaussian process sparse.
+        steps: number of training steps.
+        lr: learning rate of Adam.
+        batch_size: number of points in a step.
         num_samples: number of functions drawn for a prediction. Use a thousand if tails matter.
         recipe: a `gilib.recipes.Recipe`, which replaces all settings of the model and its training.
         kernel: a `gilib.kernels.Kernel` for `model="gp"`, which replaces the kernels that are otherwise
@@ -77,33 +76,29 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             name for a data frame: `RBF(2.0).on("age") + Periodic(period=1.0).on("year")`.
         random_state: seed of everything random; None: a different one in every `fit`.
         verbose: whether to show a progress bar.
-        likelihood: distribution of the targets given a function: "gaussian", "student" (noise with outliers),
-            "poisson" or "negative_binomial" (counts; the second if they vary more than Poisson counts),
-            "gamma" (positive numbers) or "beta" (proportions between 0 and 1). Predictions, intervals,
-            densities and samples have this distribution, and so stay where targets can be. Targets are
+        likelihood: distribution of the targets given a function, and so of predictions: "gaussian", "student"
+            (noise with outliers), "poisson" or "negative_binomial" (counts; the second if they vary more than
+            Poisson counts), "gamma" (positive numbers) or "beta" (proportions between 0 and 1). Targets are
             normalised for "gaussian" and "student" only. With any but "gaussian", a "gp" is sparse and
             trained by Adam, "auto" leaves "heteroscedastic_gp" out, and both "heteroscedastic_gp" and
             `calibrate` are refused.
         target: "log" trains on the logarithms of the targets, which must be positive. The prediction is then
-            an equal mixture of log-normals. Means, standard deviations, quantiles, densities, bounds and
-            samples are those of the targets themselves, and intervals are positive. The mean exceeds the
-            median, by far where the model knows little. None: targets as they are.
+            an equal mixture of log-normals, in the units of the targets. Its mean exceeds the median, by far
+            where the model knows little. None: targets as they are.
 
     Attributes:
         net_: the trained `gilib.Network`, for normalised data, in float64.
         likelihood_: the likelihood with the learned noise, for normalised targets.
         normalisation_: the normalisation of inputs and targets.
         elbo_: evidence lower bound, nats per data point, for targets in original units.
-        elbos_: the bounds of all candidates by name. `model_` is the name of the best, and `histories_` holds
-            the histories of all.
+        elbos_: the bounds of all candidates by name, as `histories_` holds their histories. `model_` is the
+            name of the best.
         noise_sd_: standard deviation of the noise of every output in original units, `[O]`; of the logarithms
-            for `target="log"`. If it varies with the input or the mean, it is the root mean square over the
-            training inputs.
+            for `target="log"`. If it varies, it is the root mean square over the training inputs.
         stretch_: factor by which `calibrate` stretched the predictions of every output, `[O]`; ones after
-            `fit`. Those of outputs that vary are `normalisation_.y_stretch`.
+            `fit`.
         history_: history of the training; `history_.verdict()` says in words whether it has converged.
-        converged_: whether the bound was level at the end. A level bound is no proof of convergence, and a
-            bound that still rises while the learning rate falls is no sign of too few steps.
+        converged_: whether the bound was level at the end, which is no proof of convergence.
         n_iter_: number of training steps.
         n_features_in_: D. `feature_names_in_` holds the column names, if X was a data frame.
 
@@ -195,9 +190,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def noise_sd(self, X: Any) -> Any:
         """Return the standard deviation of the noise, `[N]` or `[N, O]`; of logarithms for `target="log"`.
 
-        It is constant unless the noise varies with the inputs (`model="heteroscedastic_gp"`) or with the mean
-        (counts, positive numbers, proportions). Then it is the median over drawn functions, and the
-        uncertainty about it widens the predictions further.
+        If the noise varies with the inputs (`model="heteroscedastic_gp"`) or with the mean (counts, positive
+        numbers, proportions), it is the median over drawn functions.
 
         Args:
             X: inputs `[N, D]`.
@@ -247,10 +241,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             return_std: also the standard deviation, noise included.
             return_interval: also the lower and upper end of `predict_interval` of this coverage.
             return_cov: also the joint covariance of new targets at these rows, an array `[N, N]` or
-                `[N, N, O]`, as of scikit-learn's `GaussianProcessRegressor`. Noise is included, each row's on
-                the diagonal, whose root is the standard deviation. In closed form for processes; else of the
-                functions that were drawn, so that fewer functions than rows leave it singular. It takes
-                memory for N² numbers, for deep processes times `num_samples`.
+                `[N, N, O]`, as of scikit-learn's `GaussianProcessRegressor`, noise included. In closed form
+                for processes; else of the functions that were drawn, so that fewer functions than rows leave
+                it singular. It takes memory for N² numbers, for deep processes times `num_samples`.
 
         Raises:
             ValueError: for a coverage that is not between 0 and 1, and for a covariance of predictions that
@@ -264,7 +257,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return found[0] if len(found) == 1 else tuple(found)
 
     def _covariance(self, X: Any) -> Array:
-        """Of the functions between rows; on the diagonal what `predict` knows, noise included."""
+        """Of the functions between rows; on the diagonal the variance of `predict`, noise included."""
         if self._kind != "gaussian" or self._logs:
             raise ValueError(
                 "return_cov is for Gaussian predictions: for others, np.cov(model.sample_y(X, 1000)) is an "
@@ -288,7 +281,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
         Args:
             X: inputs `[N, D]`.
-            coverage: probability of the interval, between 0 and 1, for every output separately.
+            coverage: probability of the interval, for every output separately.
 
         Raises:
             ValueError: if the coverage is not between 0 and 1.
@@ -303,14 +296,13 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         fraction of the distance to that end of its interval. The factor is the ⌈(N + 1) · coverage⌉-th
         smallest of these fractions, for every output separately. If these rows and a new one are
         exchangeable, and none was used in training, the new target lies inside its interval with at least
-        this probability. The promise holds on average over rows, not in every group of them,
-        and for no other interval, though all are stretched alike. So are `predict`'s standard deviations,
-        `log_prob` and `sample_y`; not `sample_functions` and the noise. For `target="log"` logarithms are
-        stretched.
+        this probability, on average over rows and for this interval alone. All other intervals, standard
+        deviations, `log_prob` and `sample_y` are stretched alike; `sample_functions` and the noise are not.
+        For `target="log"` logarithms are stretched.
 
-        The factor is `stretch_`. Another call replaces it and `fit` forgets it. Pickles keep it, and so do
-        files of `gilib.save` and `gilib.predict`, for which it is part of `normalisation_`. At the end of a
-        pipeline: `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
+        The factor is `stretch_`, and part of `normalisation_`, so that files and pickles keep it. Another
+        call replaces it and `fit` forgets it. At the end of a pipeline:
+        `pipe[-1].calibrate(pipe[:-1].transform(X), y)`.
 
         Args:
             X: inputs `[N, D]` that were not used in training.
@@ -373,10 +365,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._reduced(X, lambda batch: batch.log_prob(next(parts)))[0].numpy()
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
-        """Sample targets, noise included, `[N, n_samples]` or `[N, O, n_samples]`.
-
-        A sample is one function at all points, as from `sample_functions`, plus independent noise at each
-        point.
+        """Sample targets, `[N, n_samples]` or `[N, O, n_samples]`: a function, plus noise at each point.
 
         Args:
             X: inputs `[N, D]`.
@@ -396,10 +385,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def sample_functions(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Array:
         """Sample functions without noise, `[N, n_samples]` or `[N, O, n_samples]`.
 
-        A sample is one function at all points. Gaussian processes are sampled jointly and exactly, at a cost
-        of N³. Another `n_samples` changes all functions, even the first; other points also change those of
-        Gaussian processes. With `target="log"`, a function gives the medians of the targets, otherwise their
-        means.
+        Gaussian processes are sampled jointly and exactly, at a cost of N³. Another `n_samples` changes all
+        functions, even the first; other points also change those of Gaussian processes. A function gives the
+        means of the targets, or with `target="log"` their medians.
 
         Args:
             X: inputs `[N, D]`.
@@ -483,10 +471,7 @@ class _ConstantRecipe(Recipe):
 
 
 def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
-    """Targets that are all the same are divided by their size: more of a scale nobody knows.
-
-    Zeros are divided by one, and so are logarithms, whose size depends on the units.
-    """
+    """Targets that are all the same are divided by their size; zeros and logarithms by one."""
     size = torch.where((found.y_mean == 0.0) | are_logs, 1.0, found.y_mean.abs())
     return replace(found, y_std=torch.where(constant_columns(y), size, found.y_std))
 
@@ -494,7 +479,7 @@ def _of_size(found: Normalisation, y: Tensor, are_logs: bool) -> Normalisation:
 def _ratios(batch: GaussianPrediction, targets: Tensor, ends: Sequence[Callable[[Any], Tensor]]) -> Tensor:
     """Return how far targets lie from the mean, in fractions of the way to the interval's end, `[N, O]`.
 
-    If the mean lies outside, no stretching covers the target: then it is infinite.
+    It is infinite if the mean lies outside, because then no stretching covers the target.
     """
     (low, high), mean = (end(batch) for end in ends), batch.mean
     way = torch.where(targets > mean, high - mean, low - mean)

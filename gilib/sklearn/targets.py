@@ -55,10 +55,7 @@ class LogNormalPrediction(GaussianPrediction):
         return super().quantile(probability).exp()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return the log density of every point, `[R, N]`, nats, which is -∞ unless all targets are positive.
-
-        It is the log density of log y, minus Σ_o log y_o.
-        """
+        """Return log P(log y) - Σ_o log y_o, `[R, N]`, nats; -∞ unless all targets are positive."""
         targets = as_tensor(targets, "targets", self.means)
         positive = targets > 0
         logs = torch.where(positive, targets, 1.0).log()

@@ -35,7 +35,7 @@ def test_it_trains_and_predicts(name):
     settings = {"posterior": posterior, "activation": torch.nn.Tanh, "replicas": replicas, "dtype": D}
     net = gilib.models.mlp(2, (10,), 1, generator=seeded(), **settings)
     noise = gilib.Gaussian(0.05)
-    gilib.fit(net, noise, X, Y, steps=300, rule=rule, num_samples=1, batch_size=30, progress=False)
+    gilib.fit(net, noise, X, Y, steps=150, rule=rule, num_samples=1, batch_size=30, progress=False)
     drawable = {"ensemble": gilib.Ensemble, "laplace": lambda own: laplace(own, noise, X, Y)}.get(name)
     drawable = net if drawable is None else drawable(net)
     prediction = gilib.predict(drawable, noise, X, num_samples=50, generator=seeded())

@@ -1,7 +1,6 @@
 """Specifications of kernels: what they refuse, what they build, sums and products, and files."""
 
 import json
-import math
 
 import pytest
 import torch
@@ -18,7 +17,6 @@ from gilib.kernels import (
     KernelSum,
     Matern,
     Periodic,
-    RationalQuadratic,
     White,
     spectral_mixture,
 )
@@ -26,26 +24,14 @@ from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module
 from tests.support import D, assert_equal, normals
 
 VALUES = {
-    "lengthscale -1": (lambda: RBF(-1.0), "lengthscale must be a positive finite number, got -1.0"),
-    "lengthscale 0": (lambda: Matern(0.0), "lengthscale must be a positive finite number, got 0.0"),
     "one of them 0": (lambda: RBF((1.0, 0.0)), r"lengthscale\[1\] must be a positive finite number, got 0.0"),
-    "lengthscale nan": (lambda: RBF(math.nan), "lengthscale must be a positive finite number, got nan"),
-    "lengthscale inf": (lambda: RBF(math.inf), "lengthscale must be a positive finite number, got inf"),
-    "variance 0": (lambda: RBF(variance=0.0), "variance must be a positive finite number, got 0.0"),
     "variances": (lambda: Matern(variance=(1.0, 1.0)), "variance must be a positive finite number"),
     "smoothness": (lambda: Matern(smoothness=2.0), r"one of \(0.5, 1.5, 2.5\), got 2.0"),
     "order 2": (lambda: ArcCosine(2), r"order must be 0 \(steps\) or 1 \(rectifiers\), got 2"),
-    "an order in words": (lambda: ArcCosine("0"), "order must be an integer, got '0'"),
-    "weights": (lambda: ArcCosine(weight_variance=-1.0), "weight_variance.* must be a positive .*got -1.0"),
-    "no bias": (lambda: ArcCosine(bias_variance=0.0), "bias_variance must be a positive .*got 0.0"),
-    "amplitude": (lambda: ArcCosine(variance=-2.0), "variance must be a positive finite number, got -2.0"),
     "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance.* must be a positive .*got -1.0"),
     "linear bias": (lambda: DotProduct(bias_variance=-1.0), "bias_variance must be a positive .*got -1.0"),
-    "period": (lambda: Periodic(period=0.0), "period must be a positive finite number, got 0.0"),
     "periods": (lambda: module(Periodic(period=(1.0, 2.0))), "period must be one number or 3, .* got 2"),
     "a wave": (lambda: Cosine((1.0, -1.0)), r"period\[1\] must be a positive finite number, got -1.0"),
-    "alpha": (lambda: RationalQuadratic(alpha=0.0), "alpha must be a positive finite number, got 0.0"),
-    "white": (lambda: White(0.0), "variance must be a positive finite number, got 0.0"),
     "components": (lambda: spectral_mixture([1.0, 2.0], [1.0], [1.0]), "argument 2 is shorter"),
     "on no column": (lambda: RBF().on(), r"needs one column or more, and none twice, got \(\)"),
     "on a column twice": (lambda: RBF().on(1, 1), r"none twice, got \(1, 1\)"),
@@ -58,7 +44,6 @@ VALUES = {
     ),
     "on half a column": (lambda: RBF().on(0.5), r"columns\[0\] must be an integer, got 0.5"),
     "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
-    "empty product": (lambda: KernelProduct(()), "KernelProduct needs at least one kernel"),
     "two lengthscales of three": (lambda: module(RBF((1.0, 2.0))), "number or 3, one for each input, got 2"),
     "lengthscales without ard": (lambda: module(RBF(SCALES, ard=False)), "lengthscale must be one number or"),
     "four weights of three": (lambda: module(DotProduct((1.0, 2.0, 3.0, 4.0))), "one for each input, got 4"),
@@ -71,22 +56,16 @@ VALUES = {
 KINDS = {
     "a number in a sum": (lambda: RBF() + 1.0, "a term of a kernel must be a Kernel, got float"),
     "a class in a product": (lambda: RBF() * DotProduct, r"write DotProduct\(\) in place of DotProduct"),
+    "a list": (lambda: RBF([1.0, 2.0]), "lengthscale must be a number, or a tuple with one for each input"),
+    "an empty tuple": (lambda: RBF(()), "lengthscale must be a number, or a tuple"),
     "a number as a part": (lambda: KernelSum((RBF(), 2)), "parts\\[1\\] must be a Kernel, got int"),
-    "text as a part": (lambda: KernelProduct(("rbf",)), "parts\\[0\\] must be a Kernel, got str"),
 }
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_values_that_do_not_fit(name):
-    call, message = VALUES[name]
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_things_of_the_wrong_kind(name):
-    call, message = KINDS[name]
-    with pytest.raises(TypeError, match=message):
+@pytest.mark.parametrize("name", [*VALUES, *KINDS])
+def test_what_is_refused(name):
+    call, message = (VALUES | KINDS)[name]
+    with pytest.raises(ValueError if name in VALUES else TypeError, match=message):
         call()
 
 
@@ -130,9 +109,3 @@ def test_automatic_relevance(ard, size):
     built = module(RBF(0.5, ard=ard))
     assert built.log["lengthscale"].shape == (size,)
     assert_equal(built.log["lengthscale"].exp().detach(), torch.full((size,), 0.5, dtype=D))
-
-
-@pytest.mark.parametrize("value", [[1.0, 2.0], ()])
-def test_lengthscales_are_one_number_or_a_tuple(value):
-    with pytest.raises(TypeError, match="lengthscale must be a number, or a tuple with one for each input"):
-        RBF(value)

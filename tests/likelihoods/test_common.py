@@ -10,6 +10,7 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.config import describe, rebuild
+from tests.likelihoods.test_distributions import CASES
 from tests.support import D, assert_equal, normals
 
 LABELS = torch.tensor([2, 0, 1, 1, 2])
@@ -82,14 +83,16 @@ def test_categorical_labels_by_replica():
         assert_equal(together[:, r], gilib.Categorical().log_prob(outputs[:, r], labels[r]))
 
 
-@pytest.mark.parametrize(
-    "likelihood",
-    [gilib.Gaussian(0.07, learn=True, scale=10.0, replicas=(2,)), gilib.Gaussian(0.3), gilib.Categorical()],
-)
+OWN = [gilib.Gaussian(0.07, learn=True, scale=10.0, replicas=(2,)), gilib.Gaussian(0.3), gilib.Categorical()]
+
+
+@pytest.mark.parametrize("likelihood", [*OWN, *(case[0] for case in CASES.values())])
 def test_config_and_state_rebuild_a_likelihood(likelihood):
     copy = rebuild(describe(likelihood), gilib.likelihoods.Likelihood)
     copy.load_state_dict(likelihood.state_dict())
     assert copy.config() == likelihood.config()
+    for a, b in zip(likelihood.buffers(), copy.buffers(), strict=True):
+        assert torch.equal(a, b)
     for a, b in zip(likelihood.parameters(), copy.parameters(), strict=True):
         assert torch.equal(a, b) and a.requires_grad == b.requires_grad and a.dtype == b.dtype
 

@@ -7,8 +7,7 @@ import scipy.stats
 import torch
 
 import gilib
-from gilib.config import describe, rebuild
-from gilib.likelihoods import Beta, Gamma, Likelihood, NegativeBinomial, Poisson, StudentT
+from gilib.likelihoods import Beta, Gamma, NegativeBinomial, Poisson, StudentT
 from tests.support import D, assert_equal, normals, seeded
 
 COUNTS, POSITIVE = torch.tensor([[0], [3], [1], [12]]), torch.tensor([[0.1], [2.0], [7.0], [0.5]], dtype=D)
@@ -24,11 +23,7 @@ CASES = {
         COUNTS,
         lambda f: scipy.stats.nbinom(0.8, 0.8 / (0.8 + 2.5 * np.exp(f))),
     ),
-    "gamma": (
-        Gamma(2.5, 0.8),
-        POSITIVE,
-        lambda f: scipy.stats.gamma(0.8, scale=2.5 * np.exp(f) / 0.8),
-    ),
+    "gamma": (Gamma(2.5, 0.8), POSITIVE, lambda f: scipy.stats.gamma(0.8, scale=2.5 * np.exp(f) / 0.8)),
     "beta": (
         Beta(0.25, 3.0),
         SHARES,
@@ -107,15 +102,6 @@ def test_samples(name):
     gap = np.abs(found.mean(0).numpy() - parts.mean())
     assert (gap <= 6.0 * parts.std() / np.sqrt(count)).all()
     assert bool(likelihood.support.check(found).all())
-
-
-@EVERY
-def test_config_and_state_rebuild_it(name):
-    likelihood, targets, _ = CASES[name]
-    copy = rebuild(describe(likelihood), Likelihood)
-    copy.load_state_dict(likelihood.state_dict())
-    outputs = normals(2, 4, 1)
-    assert torch.equal(copy.log_prob(outputs, targets), likelihood.log_prob(outputs, targets))
 
 
 @EVERY

@@ -70,9 +70,10 @@ def test_the_predicted_density_by_quadrature():
     assert_equal(found.sd.square().mean(), torch.tensor(wide, dtype=D), 2e-3)
 
 
-def test_predictions_in_original_units():
+@pytest.mark.parametrize("variance", [None, F.square()])
+def test_predictions_in_original_units(variance):
     normalisation = gilib.data.Normalisation.fit(normals(9, 2), 5.0 * normals(9, 2, seed=4))
-    plain, scaled = LIKELIHOOD.predictive(F), LIKELIHOOD.predictive(F, normalisation)
+    plain, scaled = (LIKELIHOOD.predictive(F, units, variance) for units in (None, normalisation))
     assert_equal(scaled.sd, plain.sd * normalisation.y_std)
     assert_equal(scaled.mean, normalisation.invert_y(plain.mean))
 

@@ -29,11 +29,7 @@ def test_gaussian_outputs_are_integrated():
     assert_equal(likelihood.expected_log_prob(draw, x, Y), likelihood.log_prob(draw(x), Y))
 
 
-def test_predictions_in_original_units():
-    normalisation = gilib.data.Normalisation.fit(normals(9, 2), 5.0 * normals(9, 2, seed=4))
-    plain = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F)
-    scaled = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F, normalisation)
-    assert_equal(scaled.sd, plain.sd * normalisation.y_std)
+def test_variances_of_outputs_are_added():
     variance = normals(4, 6, 2).square()
     wide = gilib.likelihoods.PerOutputGaussian(VARIANCES).predictive(F, variance=variance)
     assert_equal(wide.component_sd.square(), variance + torch.tensor(VARIANCES, dtype=D))

@@ -18,25 +18,6 @@ NOISE = torch.tensor([0.3, 0.8], dtype=D).expand(1, N, OUTPUTS)
 MIXTURE = gilib.prediction.GaussianPrediction(MEANS, NOISE)
 
 
-def component(n, o):
-    """The mixture at one point and output as scipy's normals."""
-    return scipy.stats.norm(MEANS[:, n, o].numpy(), float(NOISE[0, n, o]))
-
-
-@pytest.mark.parametrize(("n", "o"), [(0, 0), (2, 1)])
-def test_mean_and_sd_by_numerical_integration(n, o):
-    def moment(power, centre=0.0):
-        density = component(n, o)
-        bounds = float(MEANS.min()) - 10, float(MEANS.max()) + 10
-        integrand = lambda y: (y - centre) ** power * density.pdf(y).mean()  # noqa: E731
-        return scipy.integrate.quad(integrand, *bounds, epsabs=1e-12, limit=200)[0]
-
-    mean = moment(1)
-    assert float(MIXTURE.mean[n, o]) == pytest.approx(mean, abs=1e-8)
-    assert float(MIXTURE.sd[n, o]) == pytest.approx(math.sqrt(moment(2, mean)), abs=1e-8)
-    assert float(MIXTURE.function_sd[n, o]) == pytest.approx(float(np.std(MEANS[:, n, o].numpy())), abs=1e-12)
-
-
 def test_a_replica_that_failed_has_no_log_prob_and_spoils_no_other():
     y = normals(N, OUTPUTS, seed=2)
     replicas = torch.stack([MEANS, torch.full_like(MEANS, math.nan)], 1)

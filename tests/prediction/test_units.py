@@ -63,11 +63,7 @@ def test_students_predictions_keep_their_digits_too():
     gilib.fit(net, likelihood, x, y, steps=3, rule=gilib.training.Bali(), num_samples=1, progress=False)
     found = [
         gilib.prediction.predict_student(
-            net,
-            TIMES,
-            20,
-            normalisation=Normalisation.fit(TIMES, VALUES + offset),
-            generator=seeded(3),
+            net, TIMES, 20, normalisation=Normalisation.fit(TIMES, VALUES + offset), generator=seeded(3)
         ).log_prob(VALUES + offset)
         for offset in (0.0, 1e7)
     ]

@@ -8,7 +8,7 @@ import gilib
 from experiments.comparisons.tasks import moons
 from tests.support import normals, seeded
 
-LONG = {"hidden": (10,), "num_inducing": 50, "steps": 150, "trial": 150, "num_samples": 4}
+LONG = {"hidden": (10,), "num_inducing": 30, "steps": 100, "trial": 100, "num_samples": 4}
 
 
 def nonlinearity(trained):

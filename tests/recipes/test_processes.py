@@ -18,7 +18,7 @@ Y = SMOOTH + 0.1 * normals(60, 1, seed=2)
 
 
 def train(x=X, y=Y, **changes):
-    return gilib.recommended("gp", steps=100, **changes).train(x, y, progress=False)
+    return gilib.recommended("gp", steps=60, **changes).train(x, y, progress=False)
 
 
 def kernel(trained):
@@ -62,12 +62,12 @@ def test_classes_are_searched_as_numbers_are():
     trained = recipe.train(X.float(), labels, classes=2, progress=False)
     assert trained.network.output_shape == (2,) and recipe.enough(9, 2) == 9 and recipe.enough(9) == 1
     assert trained.network.layers.reference_tensor().dtype is D and trained.history.converged
-    both = recipe.train(X, labels, classes=2, seed=[0, 1], progress=False, steps=200)
+    both = recipe.train(X, labels, classes=2, seed=[0, 1], progress=False, steps=100)
     found, by_adam = (
         gilib.recipes.bound(t.network, t.likelihood, X, labels, generator=torch.Generator().manual_seed(0))
         for t in (trained, both)
     )
-    assert both.history.elbo.shape == (200, 2) and (found > by_adam).all()
+    assert both.history.elbo.shape == (100, 2) and (found > by_adam).all()
 
 
 @pytest.mark.parametrize(("classes", "most"), [(3, 110), (4, 100), (10, 100), (11, 110)])
@@ -127,9 +127,9 @@ def test_kernels_are_compared_where_targets_vary():
 
 
 def test_intervals_cover_where_columns_are_as_many_as_rows():
-    x, y = normals(560, 60, seed=3), normals(560, 1, seed=4)
+    x, y = normals(360, 60, seed=3), normals(360, 1, seed=4)
     y = x[:, :1] - 2 * x[:, 1:2] + 0.5 * y  # without the prior 0.51 are covered
-    net, likelihood, _ = gilib.recommended("gp").train(x[:60], y[:60], progress=False)
+    net, likelihood, _ = gilib.recommended("gp", steps=60).train(x[:60], y[:60], progress=False)
     found = gilib.predict(net, likelihood, x[60:], 1)
     inside = (found.quantile(0.05) < y[60:]) & (y[60:] < found.quantile(0.95))
     assert inside.double().mean() > 0.8
@@ -155,7 +155,7 @@ def test_the_prior_is_part_of_what_is_climbed():
 
 
 def test_adam_climbs_the_prior_too():
-    recipe = gilib.recommended("gp", num_inducing=20, steps=150, kernels=(RBF(log_lengthscale_sd=1e-2),))
+    recipe = gilib.recommended("gp", num_inducing=10, steps=80, kernels=(RBF(log_lengthscale_sd=1e-2),))
     both = recipe.train(X, Y, seed=[0, 1], progress=False)
     (own,) = kernels_with_prior(both.network)
     assert own.log_prior().shape == (2,)

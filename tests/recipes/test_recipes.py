@@ -161,7 +161,7 @@ def test_the_bound_of_images():
     torch.testing.assert_close(found, expected)
     model, settings = (net, gilib.Categorical(), images, labels), {"num_samples": 5, "batch_size": 4}
     parts = [gilib.recipes.bound(*model, **settings, generator=seeded(s)) for s in range(20)]
-    many = gilib.recipes.bound(*model, num_samples=400, generator=seeded(300))
+    many = gilib.recipes.bound(*model, num_samples=200, generator=seeded(300))
     assert_mean_within(torch.stack(parts), many)
     with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
         gilib.recommended("network").train(images.float(), labels, classes=3)

@@ -76,10 +76,11 @@ def test_one_class_is_named_as_it_was_given():
         BayesianClassifier(**QUICK).fit(X, np.zeros(ROWS))
 
 
-@pytest.mark.parametrize("y", [Y[::-1], Y, Y.set_axis(range(1, ROWS + 1))])
-def test_rows_in_another_order_are_noticed(y):
-    said = warnings_of(X, y, "same index in another order")
-    assert len(said) == (y.index[0] == ROWS - 1) and all("y.loc[X.index]" in text for text in said)
+def test_rows_in_another_order_are_noticed():
+    (said,) = warnings_of(X, Y[::-1], "same index in another order")
+    assert "y.loc[X.index]" in said
+    for y in (Y, Y.set_axis(range(1, ROWS + 1))):
+        assert not warnings_of(X, y, "same index in another order")
 
 
 def test_masked_entries_are_no_numbers():

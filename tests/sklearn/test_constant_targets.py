@@ -18,8 +18,7 @@ def regressor(model):
 
 
 @pytest.mark.parametrize(
-    ("model", "value", "size"),
-    [("auto", 7.0, 7.0), ("gp", -2e9, 2e9), ("network", 0.0, 1.0)],
+    ("model", "value", "size"), [("auto", 7.0, 7.0), ("gp", -2e9, 2e9), ("network", 0.0, 1.0)]
 )
 def test_a_constant_is_predicted_and_its_scale_is_not_claimed(model, value, size):
     with pytest.warns(UserWarning, match=r"all targets are the same in outputs \[0\]"):

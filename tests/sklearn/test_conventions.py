@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 
-QUICK = {"hidden": (10,), "steps": 5, "lr": 0.05, "num_samples": 5, "random_state": 0}
+QUICK = {"hidden": (10,), "steps": 5, "lr": 0.1, "num_samples": 5, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = X[:, 0] - np.sin(X[:, 1])
 LABELS = np.where(Y > 0, "up", "down")
@@ -19,10 +19,10 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-PROCESS = {"steps": 1, "num_inducing": 5, "random_state": 0}  # the default of few rows
+PROCESS = BayesianRegressor("gp", steps=2, num_inducing=5, random_state=0)
 
 
-@parametrize_with_checks([BayesianRegressor(**PROCESS), BayesianClassifier(**QUICK)])
+@parametrize_with_checks([PROCESS, BayesianClassifier(num_inducing=20, **QUICK)])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 

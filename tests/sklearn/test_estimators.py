@@ -4,15 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy.stats import norm
-from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gilib
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 
-QUICK = {"hidden": (10,), "steps": 60, "lr": 0.05, "num_samples": 20, "random_state": 0}
+QUICK = {"hidden": (10,), "steps": 30, "lr": 0.1, "num_samples": 20, "random_state": 0}
 NOISE = np.array([0.1, 50.0])  # of two outputs in different units
 
 
@@ -69,14 +67,6 @@ def test_a_pipeline_gives_intervals():
     found = pipe.predict(X[:5], return_std=True, return_interval=0.8)
     for value, expected in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(value, expected)
-
-
-def test_an_interval_is_that_of_the_mixture(model):
-    lower, upper = model.predict_interval(X[:5], 0.8)
-    (prediction,) = model._batches(X[:5])
-    means, sd = prediction.means.numpy(), prediction.component_sd.expand_as(prediction.means).numpy()
-    for end, level in ((lower, 0.1), (upper, 0.9)):
-        np.testing.assert_allclose(norm.cdf((end - means) / sd).mean(0), level, atol=1e-9)
 
 
 def test_samples_have_the_moments_of_the_prediction(model):
@@ -186,8 +176,6 @@ def test_other_mistakes(model):
         with pytest.raises(ValueError, match=f"coverage must be between 0 and 1, got {wrong!r}"):
             model.predict_interval(X, wrong)
     assert np.isfinite(model.predict_interval(X[:3], 1 - 3e-16)).all()
-    with pytest.raises(NotFittedError):
-        BayesianClassifier().predict(X)
     with pytest.raises(ValueError, match="labels must be of one type, but y has int, str: use y.astype"):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):

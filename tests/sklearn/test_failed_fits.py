@@ -45,14 +45,6 @@ def test_a_model_that_holds_nan_refuses(kind):
             use(X)
 
 
-def test_a_network_that_gives_nan_warns():
-    net = gilib.models.mlp(2, (5,), 1, posterior=gilib.Factorised())
-    with torch.no_grad():
-        next(net.parameters()).view(-1)[0] = torch.nan
-    with pytest.warns(UserWarning, match="the drawn functions give no numbers .* predictions are NaN"):
-        assert gilib.predict(net, gilib.Gaussian(0.1), torch.ones(3, 2), 4).mean.isnan().all()
-
-
 @BOTH
 def test_another_default_device_is_refused_in_words(kind):
     model = kind(**QUICK).fit(X, LABELS)

@@ -7,9 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 from gilib.metrics import calibration_curve
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
-from tests.sklearn.test_estimators import X, Y
-
-QUICK = {"hidden": (10,), "steps": 60, "lr": 0.05, "num_samples": 20, "random_state": 0}
+from tests.sklearn.test_estimators import QUICK, X, Y
 
 
 @pytest.mark.parametrize("kind", ["gp", "network"])
@@ -29,18 +27,18 @@ def test_functions_are_samples_without_noise():
     assert functions.shape == samples.shape == (5, 2, 1000)
     noise = (samples - functions).std(-1)  # the functions are those of the same seed
     np.testing.assert_allclose(noise, np.broadcast_to(model.noise_sd_, (5, 2)), rtol=6 / np.sqrt(2 * 1000))
-    one = BayesianRegressor(**QUICK).fit(X[:60], Y[:60, 0])
+    one = BayesianRegressor(**QUICK | {"steps": 2}).fit(X[:60], Y[:60, 0])
     assert one.sample_functions(X[:5], 3).shape == (5, 3)
 
 
 def test_noise_that_varies_is_that_of_samples():
     """Its size at a point, in original units, is that of samples about their functions."""
     rng = np.random.default_rng(0)
-    x = X[:150]
+    x = X[:100]
     y = x[:, 0] + (0.1 + 0.4 * (x[:, 0] > x[:, 0].mean())) * rng.normal(size=len(x))
     x = pd.DataFrame(x, columns=["heat", "load"])
     target = pd.Series(1000.0 * y, name="drift")
-    model = BayesianRegressor("heteroscedastic_gp", random_state=0).fit(x, target)
+    model = BayesianRegressor("heteroscedastic_gp", steps=40, num_inducing=50, random_state=0).fit(x, target)
     noise = model.noise_sd(x)
     assert isinstance(noise, pd.Series) and noise.max() > 3 * noise.min()
     np.testing.assert_allclose(model.noise_sd_, np.sqrt(np.square(noise).mean()))
@@ -73,8 +71,6 @@ def test_targets_that_do_not_fit_are_refused(framed):
     for wrong in (y[:-1], Y[:, 0], Y.T):
         with pytest.raises(ValueError, match=r"y must hold \[300, 2\] targets"):
             model.log_prob(x, wrong)
-    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
-        model.log_prob(x, y.rename(columns={"wear": "tear"}))
     with pytest.raises(ValueError, match="NaN"):
         model.log_prob(x, np.full_like(Y, np.nan))
     new = BayesianRegressor()

@@ -118,19 +118,12 @@ def test_what_no_coverage_can_be_of_is_refused(fitted):
         coverage(fitted, X, Y[:, 0])
     with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 90"):
         coverage(fitted, X, Y, coverage=90)
-    with pytest.raises(ValueError, match="NaN"):
-        coverage(fitted, X, np.full_like(Y, np.nan))
 
 
 def ratios(model, x, y, interval):
-    """How far targets are from the mean, in parts of the way to the end of the interval, row by row."""
-    found = []
-    for mean, low, high, target in zip(*model.predict(x, return_interval=interval), y, strict=True):
-        ways = [
-            (t - m) / ((h if t > m else lo) - m) for m, lo, h, t in zip(mean, low, high, target, strict=True)
-        ]
-        found.append(ways)
-    return np.array(found)
+    """How far targets are from the mean, in parts of the way to the end of the interval."""
+    mean, low, high = model.predict(x, return_interval=interval)
+    return np.where(y > mean, (y - mean) / (high - mean), (y - mean) / (low - mean))
 
 
 def test_the_factor_of_ten_rows_by_hand():
@@ -183,13 +176,11 @@ def test_pickles_keep_the_factor_and_a_fit_forgets_it():
     plain = model.predict_interval(X)
     stretch = model.calibrate(X[40:], Y[40:]).stretch_
     again = pickle.loads(pickle.dumps(model))
-    for one, other in zip(again.predict_interval(X), model.predict_interval(X), strict=True):
-        assert np.array_equal(one, other)
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
     np.testing.assert_allclose(model.calibrate(X[40:], Y[40:]).stretch_, stretch)  # once, not twice
     model.fit(X[:40], Y[:40])
     assert model.stretch_.tolist() == [1, 1]
-    for one, other in zip(plain, model.predict_interval(X), strict=True):
-        assert np.array_equal(one, other)
+    assert np.array_equal(plain, model.predict_interval(X))
 
 
 @pytest.mark.parametrize("settings", [QUICK, {"model": "heteroscedastic_gp", "steps": 3, "random_state": 0}])
@@ -223,8 +214,6 @@ def test_a_constant_output_keeps_its_width():
 def test_what_cannot_calibrate_is_refused_and_changes_nothing(fitted):
     with pytest.raises(ValueError, match="intervals of 0.9 need at least 9 rows to calibrate with, got 8"):
         fitted.calibrate(X[40:48], Y[40:48])
-    with pytest.raises(ValueError, match=r"y must hold \[50, 2\] targets"):
-        fitted.calibrate(X[40:], Y[40:, 0])
     with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 1"):
         fitted.calibrate(X[40:], Y[40:], coverage=1)
     with pytest.raises(ValueError, match="NaN"):

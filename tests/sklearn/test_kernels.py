@@ -7,11 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor, kernels
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from gilib.kernels import RBF, DotProduct, Matern, Periodic, White
+from gilib.kernels import RBF, Periodic, White
 from gilib.sklearn import BayesianRegressor
 
 RNG = np.random.default_rng(0)
@@ -58,10 +55,10 @@ def test_hyper_parameters_have_the_units_of_columns_and_predictions_are_scikit_l
 
 
 def test_columns_by_name_are_those_by_number():
-    ours, theirs = process(NAMED).fit(FRAME, Y), process().fit(X, Y)
+    ours, theirs = process(NAMED, steps=20).fit(FRAME, Y), process(steps=20).fit(X, Y)
     np.testing.assert_allclose(ours.predict(FRAME), theirs.predict(X), atol=1e-5)  # frames lie by columns
     other = NAMED.parts[1] + NAMED.parts[0]
-    turned = process(other).fit(FRAME[["dose", "year"]], Y).predict(FRAME[["dose", "year"]])
+    turned = process(other, steps=20).fit(FRAME[["dose", "year"]], Y).predict(FRAME[["dose", "year"]])
     np.testing.assert_allclose(turned, ours.predict(FRAME), atol=1e-2)
 
 
@@ -71,10 +68,6 @@ def test_the_kernel_is_a_setting_like_any_other():
     assert "kernel=KernelSum" in repr(model)
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.predict(FRAME), model.predict(FRAME))
-    search = GridSearchCV(process(steps=3), {"kernel": [KERNEL, Matern(5.0)]}, cv=2).fit(X, Y)
-    assert search.best_params_["kernel"] == KERNEL
-    piped = make_pipeline(StandardScaler(), process(RBF() + DotProduct(), steps=3)).fit(X, Y)
-    assert piped.predict(X, return_interval=0.9)[1].shape == (60,)
 
 
 def test_a_bare_kernel_starts_where_it_says():

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.model_selection import GridSearchCV
 
 import gilib
 from gilib.sklearn import BayesianClassifier, BayesianRegressor, coverage
@@ -24,13 +23,7 @@ Y = {
     "beta": SOURCE.beta(MEAN, 4.0),
 }
 LOWEST = {"student": -np.inf, "beta": 0.0, "gamma": 0.0, "poisson": 0.0, "negative_binomial": 0.0}
-QUICK = {
-    "hidden": (10,),
-    "steps": 40,
-    "lr": 0.05,
-    "num_inducing": 20,
-    "random_state": 0,
-}
+QUICK = {"hidden": (10,), "steps": 20, "lr": 0.1, "num_inducing": 20, "random_state": 0}
 EVERY = pytest.mark.parametrize("kind", list(Y))
 
 
@@ -93,8 +86,7 @@ def test_files_pickles_and_frames(fitted, kind, tmp_path):
 def test_units_of_positive_numbers_do_not_matter():
     """A gamma's mean is that of the data, so that cents are euros."""
     first, second = (
-        BayesianRegressor(**QUICK | {"steps": 20}, likelihood="gamma").fit(X, factor * Y["gamma"])
-        for factor in (1.0, 1e-9)
+        BayesianRegressor(**QUICK, likelihood="gamma").fit(X, factor * Y["gamma"]) for factor in (1.0, 1e-9)
     )
     np.testing.assert_allclose(second.predict(X), 1e-9 * first.predict(X), rtol=1e-3)
     assert second.elbo_ == pytest.approx(first.elbo_ + 9 * np.log(10), abs=1e-3)
@@ -106,7 +98,7 @@ def test_outliers_do_not_move_it():
     far[::10] += 200.0
     errors = {}
     for kind in ("student", "gaussian"):
-        model = BayesianRegressor(**QUICK | {"steps": 80}, likelihood=kind).fit(X, far)
+        model = BayesianRegressor(**QUICK | {"steps": 40}, likelihood=kind).fit(X, far)
         errors[kind] = np.abs(model.predict(X) - 50.0 - MEAN).mean()
     assert errors["student"] < 0.5 * errors["gaussian"]
 
@@ -115,14 +107,14 @@ def test_several_outputs_and_a_constant_count():
     both = np.stack([Y["poisson"], np.zeros(80)], 1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = BayesianRegressor(**QUICK | {"steps": 80}, likelihood="poisson").fit(X, both)
+        model = BayesianRegressor(**QUICK | {"steps": 40}, likelihood="poisson").fit(X, both)
     mean, low, high = model.predict(X, return_interval=0.9)
     assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
     parts = [model.log_prob(X, both), model.sample_y(X, 2)]
     assert parts[0].shape == (80,) and parts[1].shape == (80, 2, 2)
 
 
-def test_other_models_and_a_search():
+def test_other_models():
     """A sparse process, a deep one, and "auto", which leaves out what has noise that is Gaussian."""
     quick = QUICK | {"steps": 3, "likelihood": "poisson"}
     for model in ("gp", "deep_gp"):
@@ -130,9 +122,6 @@ def test_other_models_and_a_search():
         assert (found.predict_interval(X)[0] >= 0).all()
     chosen = BayesianRegressor("auto", **quick).fit(X, Y["poisson"])
     assert "heteroscedastic_gp" not in chosen.elbos_ and {"gp", "network"} < set(chosen.elbos_)
-    grid = {"likelihood": ["poisson", "negative_binomial"]}
-    search = GridSearchCV(BayesianRegressor(**QUICK | {"steps": 5}), grid, cv=2, error_score="raise")
-    assert search.fit(X, Y["poisson"]).best_params_["likelihood"] in grid["likelihood"]
 
 
 def test_a_recipe_says_it_too():

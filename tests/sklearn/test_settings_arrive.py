@@ -66,7 +66,7 @@ def test_the_mean_beside_varying_noise_has_the_settings_too(trained):
 @pytest.mark.parametrize(("kind", "y"), [(BayesianRegressor, Y), (BayesianClassifier, LABELS)])
 def test_seed_and_progress_are_those_of_the_training(trained, kind, y):
     for seed, verbose in ((5, False), (6, True)):
-        kind(steps=2, random_state=seed, verbose=verbose).fit(X, y)
+        kind("network", steps=2, random_state=seed, verbose=verbose).fit(X, y)
         assert (trained[-1][1]["seed"], trained[-1][1]["progress"]) == (seed, verbose)
 
 
@@ -76,20 +76,20 @@ def test_converged_is_what_the_history_says(monkeypatch, trace, level):
     monkeypatch.setattr(
         Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], History(trace, 0))
     )
-    model = BayesianRegressor(steps=2, random_state=0).fit(X, Y)
+    model = BayesianRegressor("network", steps=2, random_state=0).fit(X, Y)
     assert model.converged_ is level and model.n_iter_ == 400
 
 
 @pytest.mark.parametrize("method", ["sample_y", "sample_functions"])
 def test_other_random_states_draw_other_functions(method):
-    model = BayesianRegressor(steps=2, random_state=0).fit(X, Y)
+    model = BayesianRegressor("network", steps=2, random_state=0).fit(X, Y)
     first, again, other = (getattr(model, method)(X, 3, random_state=s) for s in (1, 1, 2))
     assert np.array_equal(first, again) and (first != other).all()
 
 
 def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
     """From one seed the labels would depend on the very numbers of which the functions are made."""
-    model, seeds = BayesianClassifier(steps=2, random_state=0).fit(X, LABELS), []
+    model, seeds = BayesianClassifier("network", steps=2, random_state=0).fit(X, LABELS), []
     predict, rand = estimator.predict_batches, torch.rand
 
     def spied(call):
@@ -104,7 +104,6 @@ def test_samples_of_classes_are_drawn_apart_from_the_functions(monkeypatch):
 UNREAD = {
     "a process has no hidden layers": (BayesianRegressor("gp", hidden=(5,)), Y, "'gp' does not read hidden"),
     "nor a learning rate": (BayesianRegressor("gp", lr=0.1, batch_size=9), Y, "read lr, batch_size: leave"),
-    "with varying noise": (BayesianRegressor("heteroscedastic_gp", lr=0.1), Y, "does not read lr"),
     "a deep one has no hidden layers": (BayesianRegressor("deep_gp", hidden=(5,)), Y, "does not read hidden"),
     "a recipe says all": (BayesianRegressor(recipe=QUICK_RECIPE, steps=3), Y, "of your own does not read"),
     "nor for classes": (BayesianClassifier("gp", lr=0.1), LABELS, "'gp' does not read lr"),

@@ -12,7 +12,7 @@ import gilib
 from gilib.recipes import bound
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from gilib.training import Bali
-from tests.support import D, assert_equal, normals
+from tests.support import D, assert_equal, normals, seeded
 
 X = np.random.default_rng(0).normal(size=(24, 2))
 Y = X[:, 0] - np.sin(X[:, 1]) + 0.1 * np.random.default_rng(1).normal(size=24)
@@ -36,6 +36,8 @@ def test_rows_that_count_are_rows_that_are_repeated(model, target):
     assert weighted.elbos_ == repeated.elbos_
     assert np.array_equal(weighted.noise_sd_, repeated.noise_sd_)
     assert np.array_equal(weighted.predict(X), repeated.predict(X))
+    mean_square = np.average(np.square(weighted.noise_sd(X)), 0, COUNTS)
+    np.testing.assert_allclose(weighted.noise_sd_, np.sqrt(mean_square))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +91,6 @@ def test_the_bound_is_that_of_repeated_rows(model, kind, classes):
     assert abs(float(truth - bound(net, likelihood, x, y, generator=seeded(), **options))) > 1e-3
 
 
-def seeded():
-    return torch.Generator().manual_seed(0)
-
-
 def test_half_a_row_counts_half():
     """Weights that are no whole numbers, by powers of the likelihood."""
     net, likelihood, x, y = likelihood_for("network", "gaussian", False)
@@ -113,7 +111,7 @@ def test_minibatches_see_the_weights():
 
 def test_ones_change_nothing_and_zeros_leave_rows_out():
     kept = COUNTS > 0
-    for model in (BayesianRegressor(**QUICK), BayesianClassifier(**QUICK)):
+    for model in (BayesianRegressor("gp", **QUICK), BayesianClassifier("network", **QUICK)):
         y = Y if isinstance(model, BayesianRegressor) else LABELS
         first = model.fit(X, y).elbo_
         assert model.fit(X, y, np.ones(24)).elbo_ == first
@@ -130,7 +128,7 @@ def test_a_class_that_never_counts_is_no_class():
 def test_balanced_classes_count_the_same():
     rare = np.where(np.arange(60) < 6, "rare", "often")
     x = np.random.default_rng(5).normal(size=(60, 1))  # which says nothing of the class
-    settings = {"hidden": (3,), "steps": 60, "num_samples": 20, "random_state": 0}
+    settings = {"hidden": (3,), "steps": 30, "lr": 0.1, "num_samples": 20, "random_state": 0}
     plain = BayesianClassifier(**settings).fit(x, rare).predict_proba(x)[:, 1].mean()
     balanced = BayesianClassifier(class_weight="balanced", **settings).fit(x, rare)
     assert plain < 0.25 and 0.35 < balanced.predict_proba(x)[:, 1].mean() < 0.65
