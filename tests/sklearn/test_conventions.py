@@ -19,7 +19,7 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-PROCESS = BayesianRegressor("gp", steps=2, num_inducing=5, random_state=0)
+PROCESS = BayesianRegressor(steps=1, num_inducing=5, random_state=0)  # the default of few rows
 
 
 @parametrize_with_checks([PROCESS, BayesianClassifier(num_inducing=20, **QUICK)])
