@@ -56,11 +56,12 @@ def test_a_chapter_is_there_as_a_notebook(site: Path, chapter: Path) -> None:
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What gilib with the extra `sklearn` and a kernel make, and nothing else of the book."""
+    """What a checkout with the extra `sklearn` and a kernel make, and nothing else of the book."""
     folder = tmp_path_factory.mktemp("clean")
     path = environment(folder, "sklearn", ("ipykernel",))
     (packages,) = folder.glob("lib/python*/site-packages")
-    (packages / "gilib").symlink_to(ROOT / "gilib")
+    for package in ("gilib", "experiments"):  # as an editable install has them
+        (packages / package).symlink_to(ROOT / package)
     return path
 
 
@@ -74,9 +75,9 @@ def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site: Pa
     run(python, "-c", "\n".join(sorted(found)), cwd=ROOT)
 
 
-def test_it_runs_where_gilib_alone_is_installed(site: Path, python: Path, tmp_path: Path) -> None:
+def test_it_runs_where_the_checkout_alone_is_installed(site: Path, python: Path, tmp_path: Path) -> None:
     command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    kernel = {"argv": command, "display_name": "gilib alone", "language": "python"}
+    kernel = {"argv": command, "display_name": "the checkout alone", "language": "python"}
     (tmp_path / "python3").mkdir()
     (tmp_path / "python3" / "kernel.json").write_text(json.dumps(kernel))
     known = KernelSpecManager(kernel_dirs=[str(tmp_path)], ensure_native_kernel=False)
