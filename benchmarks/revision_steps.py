@@ -107,7 +107,7 @@ CASES: dict[str, Callable[[], Step]] = {
     "toy": lambda: network(40, 1, 100, 10, "per_output"),
     "concrete": lambda: network(927, 8, 927, 10, "per_output"),
     "yacht, shared precisions": lambda: network(277, 6, 100, 2, "shared"),
-    "first layer alone": lambda: network(277, 6, 100, 2, "shared", above=gilib.Factorised()),
+    "first layer alone": lambda: network(927, 8, 927, 10, "per_output", above=gilib.Factorised()),
     "16 replicas": lambda: network(277, 6, 100, 2, "per_output", (16,)),
     "convolution, 32 pixels": lambda: convolution(100, 32, 32),
     "convolution, 8 pixels": lambda: convolution(100, 32, 8),
