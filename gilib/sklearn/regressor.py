@@ -60,7 +60,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         model: the model's name. "network" is factorised below a global last layer; "gp" is a Gaussian
             process, exact for up to 1500 rows; "heteroscedastic_gp" has a second Gaussian process that
             predicts the size of the noise; "deep_gp" has two layers. "auto" trains all of them, and keeps the
-            one with the best ELBO on the training data; this takes about a minute for some hundred rows,
+            one with the best ELBO on the training data; this takes a minute at most for some hundred rows,
             minutes for ten thousand, and twenty for forty thousand. None: "heteroscedastic_gp" for up to a
             thousand rows, and "network" for more rows or if `hidden`, `lr` or `batch_size` is given.
         hidden: widths of the network's hidden layers; None: the recipe's.
