@@ -30,7 +30,6 @@ NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
 LINKS = "tests/site/test_links.py"
 RUNNER = "tests/experiments/runner"  # starts and kills processes, and waits for them
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
-THREE_KERNELS = ["-n", "3", "--dist", "loadfile"]  # on two cores: a kernel that starts or ends mostly waits
 STEALING = ["-n", "2", "--dist", "worksteal"]  # file after file, and no process waits at the end
 SEALED = ROOT / "tools" / "sealed"
 DATA = "GILIB_DATA"
@@ -68,7 +67,7 @@ STAGES = {
     ),
     "unit": Stage(([*PYTEST, *STEALING, "--durations=40", "--ignore", RUNNER],), sealed=True),
     "runner": Stage(([*PYTEST, RUNNER],), sealed=True),
-    "notebooks": Stage(([*PYTEST, *NBVAL, *THREE_KERNELS, "tests/notebooks"],), sealed=True),
+    "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),
     "wheel": Stage(([*PYTEST, "tests/packaging"],)),
