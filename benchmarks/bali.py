@@ -1,11 +1,12 @@
 """A BALI step against an Adam step of the same network.
 
 Adam is plain PyTorch: minibatch, forward, backward, update. A step of BALI is that of `gilib.fit`, everything
-included, as it is and replayed. Steps are interleaved with Adam's, in one process, those of two trainings;
-ratios are of the medians, of the fastest steps (which other work on the machine disturbs least) and of the
-means. Beside them the operations of both, counted (of BALI those of the algorithm as it is, whose triangular
-solves and factorisations run slower than products), and the pages that steps ask of the system (minor
-faults).
+included, as it is and replayed (but where moments are kept: these steps cannot be recorded). Steps are
+interleaved with Adam's, in one process, those of two trainings; ratios are of the medians, of the fastest
+steps (which other work on the machine disturbs least) and of the means (which contain the steps that factor
+kept moments anew, whose number stands beside them). Beside them the operations of both, counted (of BALI
+those of the algorithm as it is, whose triangular solves and factorisations run slower than products), and the
+pages that steps ask of the system (minor faults).
 
     python benchmarks/bali.py [--threads 2] [--repeats 40] [--keep-memory] [--only mnist yacht] [--record]
 """
@@ -42,8 +43,10 @@ class Shape(NamedTuple):
         return self.widths[-1] > 1
 
 
+MNIST = Shape((784, 200, 200, 10), 10_000, 1000)
 SHAPES = {
-    "mnist": Shape((784, 200, 200, 10), 10_000, 1000),
+    "mnist": MNIST,
+    "mnist, first moments kept": MNIST,
     "yacht": Shape((6, 50, 1), 277, 277),
     "concrete": Shape((8, 50, 1), 927, 927),
     "kin8nm": Shape((8, 50, 1), 7373, 1000),
@@ -129,30 +132,33 @@ def adam_stepper(shape: Shape) -> Callable[[], None]:
 
 
 class Measured(NamedTuple):
-    """Milliseconds of steps, and minor faults of a step."""
+    """Milliseconds of steps, minor faults of a step, and how often these steps factored kept moments."""
 
     times: dict[str, list[float]]
     faults: dict[str, float]
+    renewals: int
 
 
 Callbacks = tuple[Callable[[int, Tensor, gilib.Network], None], ...]
 
 
-def train(shape: Shape, speed: Speed, steps: int, callbacks: Callbacks = ()) -> int:
+def train(shape: Shape, rule: Bali, speed: Speed, steps: int, callbacks: Callbacks = ()) -> int:
     """A training; its minor faults."""
     before = minor_faults()
     net, likelihood = network(shape), likelihood_of(shape)
     settings = {"num_samples": 1, "batch_size": shape.batch, "speed": speed, "progress": False}
-    gilib.fit(net, likelihood, *data(shape), steps=steps, rule=Bali(), callbacks=callbacks, **settings)
+    gilib.fit(net, likelihood, *data(shape), steps=steps, rule=rule, callbacks=callbacks, **settings)
     return minor_faults() - before
 
 
-def measure(shape: Shape, repeats: int) -> Measured:
+def measure(shape: Shape, rule: Bali, repeats: int) -> Measured:
     """The steps of every way, interleaved with Adam's; for the faults, those of each in a row."""
-    times: dict[str, list[float]] = {name: [] for name in ("adam", *WAYS)}
+    ways = {name: speed for name, speed in WAYS.items() if not (speed.replay and rule.keep_moments)}
+    times: dict[str, list[float]] = {name: [] for name in ("adam", *ways)}
+    corners: list[float] = []  # of V⁻¹ of the first layer
     now = clock()
     adam, last, faults = adam_stepper(shape), now(), {}
-    for way, speed in WAYS.items():
+    for way, speed in ways.items():
 
         def between(step: int, bound: Tensor, net: gilib.Network, way: str = way) -> None:
             nonlocal last
@@ -163,24 +169,27 @@ def measure(shape: Shape, repeats: int) -> Measured:
             if step > WARM_UP:
                 times[way].append(spent)
                 times["adam"].append(1e3 * (last - started))
+            if rule.keep_moments and step >= WARM_UP:
+                corners.append(float(next(iter(net.layers)).weights.precision[0, 0]))
 
-        train(shape, speed, repeats + WARM_UP, (between,))
-        more, few = (train(shape, speed, steps) for steps in (WARM_UP + repeats, WARM_UP))
+        train(shape, rule, speed, repeats + WARM_UP, (between,))
+        more, few = (train(shape, rule, speed, steps) for steps in (WARM_UP + repeats, WARM_UP))
         faults[way] = (more - few) / repeats
     before = minor_faults()
     for _ in range(repeats):
         adam()
     faults["adam"] = (minor_faults() - before) / repeats
-    return Measured(times, faults)
+    return Measured(times, faults, sum(one != other for one, other in itertools.pairwise(corners)))
 
 
-def operations(shape: Shape) -> dict[str, float]:
+def operations(shape: Shape, kept: bool = False) -> dict[str, float]:
     """Of a step, GFLOP.
 
     A product with B points costs 2 B I O. Adam: forward, gradients of weights, and of inputs above the first
     layer. BALI: forward, XᵀD and the gradients of inputs; half of XᵀX and of DᵀD; a factorisation; two
     triangular solves of I² O and T S; S, in the draw and again for the residuals, and half of SᵀS, AᵀV_0⁻¹A,
-    K Kᵀ and C Cᵀ.
+    K Kᵀ and C Cᵀ. Where the first layer's moments are kept, it has neither XᵀX nor a factorisation, but a
+    product of X with the step of the mean, and a third solve in place of T S. Renewals are left out.
     """
     total = dict.fromkeys(("adam", *WAYS), 0.0)
     for k, (inputs, outputs) in enumerate(itertools.pairwise(shape.widths)):
@@ -188,17 +197,24 @@ def operations(shape: Shape) -> dict[str, float]:
         back = 2 * b * inputs * o if k else 0
         total["adam"] += 4 * b * i * o + back
         own = b * i**2 + i**3 / 3 + 3 * i**2 * o
+        if kept and k == 0:
+            own = 2 * b * i * o + 3 * i**2 * o
         for way in WAYS:
             total[way] += 4 * b * i * o + back + b * o**2 + 7 * i * o**2 + o**3 + own
     return {name: value / 1e9 for name, value in total.items()}
+
+
+def kept(name: str) -> bool:
+    """Whether the second moments of the inputs are taken once."""
+    return name.endswith("kept")
 
 
 def row(name: str, repeats: int) -> Row:
     """Check and time one shape."""
     check(name)
     shape = SHAPES[name]
-    work = operations(shape)
-    times, faults = measure(shape, repeats)
+    work = operations(shape, kept(name))
+    times, faults, renewals = measure(shape, Bali(keep_moments=kept(name)), repeats)
     fastest = {rule: min(values) for rule, values in times.items()}
     mean = {rule: statistics.mean(values) for rule, values in times.items()}
     model, numbers = plain_network(shape.widths), shape.batch * (shape.widths[0] + 1)
@@ -209,10 +225,8 @@ def row(name: str, repeats: int) -> Row:
         {way: work[way] for way in times},
         {"adam": traffic(model, numbers)},
         faults,
-        {
-            "ratio of fastest": fastest["adam"] / fastest["bali"],
-            "ratio of means": mean["adam"] / mean["bali"],
-        },
+        {"ratio of fastest": fastest["adam"] / fastest["bali"], "ratio of means": mean["adam"] / mean["bali"]}
+        | ({"renewals": renewals} if kept(name) else {}),
     )
 
 

@@ -99,7 +99,7 @@ def of_images(count: int) -> Case:
 
 def of_labels() -> Case:
     """BALI on ten classes: 784 inputs, two layers of 200 units, 1000 points a step."""
-    shape = bali.SHAPES["mnist"]
+    shape = bali.MNIST
 
     def build() -> Model:
         return bali.network(shape), bali.likelihood_of(shape), *bali.data(shape)

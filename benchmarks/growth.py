@@ -128,7 +128,7 @@ def floor(method: str, size: Size) -> float:
 def layerwise(size: Size, repeats: int) -> Spent:
     """What a step of layerwise inference takes: that of `gilib.fit`."""
     shape = bali.Shape(size.widths, size.points, size.points)
-    times, faults = bali.measure(shape, repeats)
+    times, faults, _ = bali.measure(shape, gilib.training.Bali(), repeats)
     values = sorted(times["bali"])
     return Spent(values[len(values) // 2], values[0], faults["bali"])
 

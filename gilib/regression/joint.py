@@ -23,11 +23,22 @@ large, which in float32 would make J_yy - K Kᵀ all rounding.
 
 The new mean is not solved for, either. It is stored as A and S = -Kᵀ, with M = A - T⁻ᵀS. The next draw is
 A + T⁻ᵀ(E Gᵀ - S): one triangular solve gives both.
+
+**If XᵀX of all points is known** and never changes, V⁻¹ = V_0⁻¹ + XᵀX = T Tᵀ is factorised once, and each
+minibatch contributes only cross moments and residuals. The matrix J assembled from these belongs to no data
+set, and J_yy - K Kᵀ need not be positive definite. The following form is. With residuals D at A = M + T⁻ᵀS,
+
+    w = γ (S + T⁻¹(c XᵀD - V_0⁻¹A)),    M' = M + T⁻ᵀw = A + δ,    δ = T⁻ᵀ(w - S),
+    Ψ' = (1-γ) (Ψ + wᵀw) + γ (Ψ_0 + M'ᵀV_0⁻¹M' + c (D - X δ)ᵀ(D - X δ)),
+
+where Ψ' is a sum of squares. If the minibatch holds all points, this is the posterior in closed form. With
+fewer points Ψ is larger than from the minibatch's own moments, because these fit its own residuals best.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -39,6 +50,7 @@ from gilib.linalg.onednn import by_onednn
 from gilib.linalg.products import add_matmul, matmul, plus_matmul
 
 STRIP = 112  # rows of a triangle per product: with I = 785, 4/7 of the arithmetic of the full square
+AT_ONCE = 4096  # points that `gram_of` copies at a time
 ROUNDING = (2.0, 20.0, 200.0)  # multiples of I ε or (I + O) ε, tried in turn until a factor exists
 WIDE = "features that are nearly dependent, under a wide prior; lower its scale, or take a float64 network"
 PRECISION = "the precision of a layer's regression", WIDE
@@ -133,6 +145,39 @@ def averaged(
     precision, root = precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     return JointState(centre, precision, root, scale_factor(scatter, white), white)
+
+
+def averaged_with(
+    state: JointState,
+    cross: Tensor,
+    prior_precision: Tensor,
+    prior_scale: float,
+    rate: float | Tensor,
+    place: Place,
+    scatter: Callable[[Tensor], Tensor],
+) -> JointState:
+    """Return the state after a minibatch, if XᵀX of all points is known; arguments are as for `averaged`.
+
+    The V⁻¹ of `state` already includes all points, and the S of `place` is computed by its T. `cross` is
+    c XᵀD, `[R, I, O]`, and `scatter` maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
+    """
+    by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
+    noise = torch.zeros_like(centre) if noise is None else noise
+    slope = torch.addcmul(cross, prior_precision[..., None], centre, value=-1.0)
+    white = by_matrix * (noise + torch.linalg.solve_triangular(root, slope, upper=False))
+    step = torch.linalg.solve_triangular(root.mT, white - noise, upper=True)
+    mean = centre + step
+    seen = state.scale_tril @ state.scale_tril.mT + matmul(white.mT, white)
+    new = scatter(step) + matmul(mean.mT, prior_precision[..., None] * mean)
+    total = torch.lerp(seen, new, by_matrix)
+    total.diagonal(dim1=-2, dim2=-1).add_(over_axes(rate, 1) * prior_scale)
+    scale_tril = scale_factor(total, torch.zeros_like(white[..., :0, :]))
+    return state._replace(centre=mean, scale_tril=scale_tril, white=torch.zeros_like(mean))
+
+
+def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
+    """Return V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`, given XᵀX and the diagonal of V_0⁻¹."""
+    return precision_factor(gram + torch.diag_embed(prior_precision))
 
 
 def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
@@ -242,9 +287,7 @@ def moments(
     """
     if features.shape[-1] + bias + left.shape[-1] <= STRIP:
         return _at_once(features, left, weight, scale, bias)
-    if bias and features.shape[-1] < STRIP:
-        ones = features.new_ones(()).expand(*features.shape[:-1], 1)
-        features, bias = torch.cat([features, ones], -1), False
+    features, bias = _widened(features, bias)
     columns = _columns(features)
     gram = _gram(columns, features.shape[:-2], weight * scale**2, bias, out)
     cross = _cross(columns, left, weight * scale, bias)
@@ -270,6 +313,34 @@ def _units(
     each = torch.full((inputs + outputs,), scale, dtype=dtype, device=device)
     each[inputs:] = 1.0
     return weight * torch.outer(each, each)
+
+
+def cross_moments(
+    features: Tensor, left: Tensor, weight: float, scale: float = 1.0, bias: bool = False
+) -> Tensor:
+    """Return only c XᵀD, `[R, I, O]`, without copying many features; arguments as for `moments`."""
+    features, bias = _widened(features, bias)
+    cross = matmul(left.mT, features).mT * (weight * scale)
+    return torch.cat([cross, left.sum(-2, keepdim=True) * (weight * scale)], -2) if bias else cross
+
+
+def gram_of(features: Tensor, scale: float = 1.0, bias: bool = False) -> Tensor:
+    """Return XᵀX of many points, `[R, I, I]`, summed over parts; its upper triangle is not filled."""
+    lead, total = features.shape[:-2], None
+    for part in features.split(AT_ONCE, -2):
+        part, ones = _widened(part, bias)
+        gram = _gram(_columns(part), lead, scale**2, ones, None)
+        total = gram if total is None else total.add_(gram)
+    assert total is not None
+    return total
+
+
+def _widened(features: Tensor, bias: bool) -> tuple[Tensor, bool]:
+    """Append the column of ones to few features, and return whether it is still missing."""
+    if not bias or features.shape[-1] >= STRIP:
+        return features, bias
+    ones = features.new_ones(()).expand(*features.shape[:-1], 1)
+    return torch.cat([features, ones], -1), False
 
 
 def _columns(features: Tensor) -> Tensor:

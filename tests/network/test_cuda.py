@@ -95,6 +95,7 @@ def hurry(steps, bound, net):
 
 RULES = {
     "bali": (gilib.posteriors.Conjugate(), Bali()),
+    "bali, kept": (gilib.posteriors.Conjugate(), Bali(keep_moments=True)),
     "vadam": (gilib.Factorised(), Vadam(0.01)),
     "vogn": (gilib.Factorised(), VOGN(0.01)),
     "ivon": (gilib.Factorised(), IVON(0.01)),

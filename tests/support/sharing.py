@@ -84,6 +84,9 @@ CASES = {
     "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),
     "chain": lambda **s: fit(mlp(gilib.PointEstimate()), rule=SGHMC(2, window=2), batch_size=7, **s),
     "layerwise": lambda **s: fit(mlp(gilib.posteriors.Conjugate()), rule=Bali(), batch_size=7, **s),
+    "layerwise, moments kept": lambda **s: fit(
+        mlp(gilib.posteriors.Conjugate()), rule=Bali(keep_moments=True), batch_size=7, **s
+    ),
     "layerwise, pointwise": lambda **s: fit(
         mlp(gilib.posteriors.Conjugate(), replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
     ),

@@ -16,6 +16,8 @@ from tests.support import D, assert_equal, seeded
 from tests.support.layerwise import LABELS, STEPS, B, N, X, Y, fit, model, noise, regressions
 from tests.support.resuming import step_by_step
 
+BOTH = pytest.mark.parametrize("rule", [Bali(), Bali(keep_moments=True)], ids=["plain", "kept"])
+
 
 def test_outputs_sampled_in_place_of_weights():
     """BALI-L: the same fit, from noise of other shape; deterministic steps do not tell the two apart."""
@@ -122,11 +124,12 @@ def draws(net):
 
 
 @pytest.mark.parametrize("dtype", [D, torch.float32])
-def test_trainings_go_on_after_a_replica_broke_down(dtype, tmp_path):
+@BOTH
+def test_trainings_go_on_after_a_replica_broke_down(rule, dtype, tmp_path):
     """From a checkpoint to the last bit; and a second training, in which replicas have steps of their own."""
     x, y = X.expand(2, N, 2).to(dtype), Y.expand(2, N, 2).to(dtype).clone()
     y[0, 5] = 1e30 if dtype == torch.float32 else 1e200
-    settings = {"on_divergence": "freeze", "batch_size": B, "steps": 4, "seed": [1, 2]}
+    settings = {"on_divergence": "freeze", "batch_size": B, "steps": 4, "seed": [1, 2], "rule": rule}
 
     def start():
         return model(replicas=(2,), dtype=dtype), noise((2,))
@@ -141,7 +144,8 @@ def test_trainings_go_on_after_a_replica_broke_down(dtype, tmp_path):
     assert bool((again.diverged_at == -1).all()) and bool(again.elbo.isfinite().all())
 
 
-def test_a_callback_may_load_another_state(monkeypatch):
+@BOTH
+def test_a_callback_may_load_another_state(rule, monkeypatch):
     """Averages then go on from its steps, and draws from its factor."""
     net, late, counts = model(), [], []
     monkeypatch.setattr(bali, "rate_at", lambda rate, count: counts.append(count) or rate_at(rate, count))
@@ -154,7 +158,7 @@ def test_a_callback_may_load_another_state(monkeypatch):
     def keep(step, bound, own):
         late.append(draws(own))
 
-    fit(net, noise(), steps=6, batch_size=B, callbacks=(load, keep))
+    fit(net, noise(), steps=6, batch_size=B, rule=rule, callbacks=(load, keep))
     assert all(int(own.steps) == 3 for own in regressions(net)) and counts[::3] == [1, 2, 3, 1, 2, 3]
     other = model()
     other.load_state_dict(net.state_dict())

@@ -56,11 +56,12 @@ CASES = {  # a network, and settings of its training; without a rule Adam, with 
     "noisy k-fac": (weights(gilib.posteriors.MatrixGaussian()), {"rule": NoisyKFAC()}),
     "bali": (CONJUGATE, {"rule": Bali()}),
     "bali, outputs": (CONJUGATE, {"rule": Bali(), "estimator": "pointwise"}),
+    "bali, moments kept": (CONJUGATE, {"rule": Bali(keep_moments=True)}),
     "sghmc": (weights(gilib.PointEstimate()), {"rule": SGHMC(3, window=2)}),
     "a reader's own": (averaged, {"rule": MovingAverages(jitter=0.1)}),
 }
 SHARED = ["per output", "local", "pointwise", "augmented", "processes", "structured"]  # see their data alike
-SHARED += ["vogn", "noisy k-fac", "bali", "bali, outputs", "sghmc", "a reader's own"]
+SHARED += ["vogn", "noisy k-fac", "bali", "bali, outputs", "bali, moments kept", "sghmc", "a reader's own"]
 
 
 def start(name, replicas=()):

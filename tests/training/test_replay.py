@@ -130,6 +130,15 @@ def test_of_every_network(name, estimator):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_moments_that_are_kept_are_not_recorded(keep):
+    settings = {"rule": Bali(keep_moments=keep), "num_samples": 1, "batch_size": None, "seed": 3}
+    settings |= {"estimator": "draw", "kl_weight": None, "on_divergence": "raise", "augment": None}
+    net, noise = small_net(gilib.posteriors.Conjugate()), gilib.Gaussian(1.0, learn=True)
+    run = Run(net, noise, X, Y, STEPS, Settings(**settings, arithmetic="full"), OneProcess(), False)
+    assert run.rule.recordable is not keep
+
+
 def test_arguments_are_copied_before_the_replay():
     repeated = Replay(lambda x, y: x * y, CPU)
     given = [(torch.tensor(float(k)), torch.tensor(2.0)) for k in range(WARM_UP + 3)]

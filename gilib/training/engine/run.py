@@ -92,6 +92,7 @@ class Run:
             generator=_source(settings.seeds(3), device),
             processes=self.processes,
             device=device,
+            inputs=self.batches.x if self.augmenter is None else None,
             capturable=replay or device.type != "cpu",
         )
 

@@ -40,6 +40,8 @@ class Problem:
             `gilib.randomness.standard_normal`; one for each replica if `gilib.fit` was given a seed for each.
         processes: the processes that train together.
         device: device of the data.
+        inputs: inputs of all points, `[N, ...]` or `[R, N, ...]`, as every step sees them; None if an
+            augmentation changes them from step to step.
         capturable: whether steps may be recorded; then numbers that change between steps must be held in
             tensors that stay the same objects.
     """
@@ -52,6 +54,7 @@ class Problem:
     generator: GeneratorLike
     processes: OneProcess
     device: torch.device
+    inputs: Tensor | None = None
     capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
