@@ -11,11 +11,14 @@ import numpy as np
 from experiments.places import data_directory, find_file
 from gilib.arguments import checked
 from gilib.data import DataError, Dataset
-from gilib.data.loading import AGAIN, SHIPPED, check_shape, described, shipped, verified
-from gilib.data.regression_sets import CC_BY, UCI
+from gilib.data.loading import check_shape, described, shipped, verified
+from gilib.data.regression_sets import CC_BY
 from gilib.validation import check_choice
 
 __all__ = ["classification_names", "load_classification"]
+
+UCI = "UCI Machine Learning Repository, https://doi.org/"
+KEPT = "the copy in experiments/files", "take that folder from a fresh checkout"  # in error messages
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def load_classification(name: str) -> Dataset:
     check_choice(name, classification_names(), "set of labelled points")
     entry = CLASSIFICATION_SETS[name]
     if entry.ships:
-        return _classification(entry, shipped(files("experiments"), entry.name), SHIPPED, AGAIN)
+        return _classification(entry, shipped(files("experiments"), entry.name, KEPT[1]), *KEPT)
     place = f"uci-classification/{entry.file}"
     path = find_file(place)
     if path is None:

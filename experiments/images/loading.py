@@ -80,13 +80,14 @@ def load_images(name: str, download: bool = True) -> ImageDataset:
 
 
 def _shipped(entry: ImageSet) -> tuple[Layout, list[File]]:
-    """Read the files that the package includes."""
+    """Read the files that come with a checkout."""
     from importlib.resources import files
 
     (layout,) = entry.layouts
     folder = files("experiments") / layout.folders[0]
     contents = [(name, (folder / name).read_bytes()) for name in layout.files]
-    return layout, [File(f"gilib's own {name}", content, "install gilib again") for name, content in contents]
+    remedy = "take experiments/files from a fresh checkout"
+    return layout, [File(f"the checkout's {name}", content, remedy) for name, content in contents]
 
 
 def _present(entry: ImageSet, download: bool) -> tuple[Layout, list[File]]:

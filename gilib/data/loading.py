@@ -26,11 +26,11 @@ class ChecksumError(DataError):
     """A file was read, but its decoded arrays differ from the published ones."""
 
 
-def shipped(folder: Traversable, name: str) -> bytes:
-    """Return the content of a table in `files` below a folder of the package."""
+def shipped(folder: Traversable, name: str, remedy: str = AGAIN) -> bytes:
+    """Return the content of a table in `files` below a folder of a package; `remedy` is for its error."""
     packed = folder / "files" / f"{name}.txt.xz"
     if not packed.is_file():
-        raise DataError(f"this package was made without its data: {AGAIN}")
+        raise DataError(f"{packed} is missing: {remedy}")
     return lzma.decompress(packed.read_bytes())
 
 
