@@ -121,6 +121,34 @@ def test_a_training_raises_the_bound_and_ends(monkeypatch):
     assert (predicted.classes == LABELS[3]).double().mean() > 0.7
 
 
+def logits(found, x):
+    """Under the posterior that the network has."""
+    white, left = own.features_of(found.process.inducing(), x)
+    mean, root = found.process.posterior.gaussian_parameters
+    return found._outputs(white @ mean, left[:, None] + (white @ root.tril()).square().sum(-1).mT)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("spread", [1.0, 1.2], ids=["best", "near"])
+def test_a_point_left_out_is_predicted_as_by_the_others(count, spread):
+    """By Q of the others alone, for every third point; under Q of all points labels are likelier."""
+    net, found = model(count, X[::3])
+    found.solve_posterior(X, LABELS[count], ONES)
+    found.process.posterior.root.data.mul_(spread)
+
+    def log_probability(outputs, labels):
+        return (gilib.Categorical().log_prob(outputs, labels).logsumexp(0) - math.log(own.NODES)).detach()
+
+    left_out = log_probability(found.left_out(X, LABELS[count], ONES), LABELS[count])
+    assert (log_probability(logits(found, X), LABELS[count]) - left_out).max() > 0.2
+    for n in range(0, 30, 3):
+        others = torch.arange(30) != n
+        _, alone = model(count, X[::3])
+        alone.solve_posterior(X[others], LABELS[count][others], ONES[others])
+        truth = log_probability(logits(alone, X[n, None]), LABELS[count][n, None])
+        assert abs(float(left_out[n] - truth)) < 0.05
+
+
 def test_other_networks_are_refused():
     net = gilib.models.sparse_gp(2, 3, inducing_points=X, dtype=D)
     with pytest.raises(ValueError, match=r"as gilib\.models\.gp_classifier makes it"):

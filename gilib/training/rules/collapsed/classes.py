@@ -17,15 +17,17 @@ from torch import Tensor
 
 from gilib.layers import GP, FixedLinear
 from gilib.likelihoods import Categorical, Likelihood
+from gilib.metrics import log_mean_exp
 from gilib.network import Network
 from gilib.training.rules.collapsed.bound import WhitePosterior, features_of
-from gilib.training.rules.collapsed.model import CollapsedModel, SparseProcess
+from gilib.training.rules.collapsed.model import MIN_SHARE, CollapsedModel, SparseProcess
 
 NODES = 128  # of an expectation over contrasts
 LEAST = 1e-8  # smallest precision of a pseudo-target
 STEP = 0.5  # the first one of several contrasts; a whole one overshoots, because they depend on each other
 SMALLEST = 1e-3  # a shorter step is not tried
 SETTLED = 1e-6  # nats per point; a step that gains less is the last
+TEMPERATURES = torch.logspace(-2, 2, 33, base=2.0).tolist()  # from a quarter to four
 
 
 class ProcessOfClasses(CollapsedModel):
@@ -70,6 +72,36 @@ class ProcessOfClasses(CollapsedModel):
                 self.moments, self.precision = before
                 size *= 0.5
 
+    def temperature(self, x: Tensor, y: Tensor, weights: Tensor) -> float:
+        """Return the T with the greatest Σ w_n log E softmax(f_n/T) of labels, each left out in turn."""
+        outputs = self.left_out(x, y, weights)
+
+        def score(temperature: float) -> float:
+            logs = self.likelihood.log_prob(outputs / temperature, y)
+            return float((weights * log_mean_exp(logs, 0)).sum())
+
+        return max(TEMPERATURES, key=score)
+
+    @torch.no_grad()
+    def left_out(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        """Return logits at points, `[NODES, N, C]`, each under Q without the point's own pseudo-target.
+
+        Let s be the part of the variance of g that Q explains, and t the pseudo-target, of precision λ.
+        Without it, s is s' = s / (1 - λ s), and the mean m is m - s' λ (t - m) (Vehtari et al., 2016). First
+        Q becomes the one of its own pseudo-targets, so that λ s < 1.
+        """
+        white, left = features_of(self.process.inducing(), x)
+        mean, root = (part.detach().double() for part in self.process.posterior.gaussian_parameters)
+        variance = left[:, None] + (white @ root.tril()).square().sum(-1).mT
+        mean = white @ mean
+        _, slope, self.precision = self._slopes(mean, variance, y, weights)
+        self.moments = slope + self.precision * mean
+        mean, variance = (each.mT for each in self._posterior(white).at(white, left))
+        explained = variance - left[:, None]
+        explained = explained / (1.0 - self.precision * explained).clamp_min(MIN_SHARE)
+        mean = mean - explained * (self.moments - self.precision * mean)
+        return self._outputs(mean, explained + left[:, None])
+
     def _posterior(self, white: Tensor) -> WhitePosterior:
         return WhitePosterior.of(white, self.moments / self.precision.clamp_min(LEAST), self.precision.mT)
 
@@ -79,19 +111,28 @@ class ProcessOfClasses(CollapsedModel):
         """Return the bound, and the moments and precisions that follow from it."""
         posterior = self._posterior(white)
         mean, variance = (each.mT for each in posterior.at(white, left))  # [N, C - 1]
+        fit, slope, precision = self._slopes(mean, variance, y, weights)
+        return fit - posterior.divergence, slope + precision * mean, precision
+
+    def _slopes(
+        self, mean: Tensor, variance: Tensor, y: Tensor, weights: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the expected log-probability, its slope in the means, and precisions λ."""
         with torch.enable_grad():
             if not mean.requires_grad:
                 mean, variance = mean.requires_grad_(), variance.requires_grad_()
             fit = self._fit(mean, variance, y, weights)
         slope, curvature = torch.autograd.grad(fit, [mean, variance], retain_graph=torch.is_grad_enabled())
-        precision = (-2.0 * curvature).clamp_min(LEAST)
-        return fit - posterior.divergence, slope + precision * mean, precision
+        return fit, slope, (-2.0 * curvature).clamp_min(LEAST)
 
     def _fit(self, mean: Tensor, variance: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return Σ w_n E log P(y_n | f_n), with the same normals at every point."""
+        """Return Σ w_n E log P(y_n | f_n)."""
+        return (weights * self.likelihood.log_prob(self._outputs(mean, variance), y).mean(0)).sum()
+
+    def _outputs(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return logits at points, `[NODES, N, C]`, with the same normals at every point."""
         normals = standard_normals(mean.shape[-1]).to(mean)[:, None]
-        outputs = (mean + variance.sqrt() * normals) @ self.matrix
-        return (weights * self.likelihood.log_prob(outputs, y).mean(0)).sum()
+        return (mean + variance.sqrt() * normals) @ self.matrix
 
 
 def process_of_classes(net: Network, likelihood: Likelihood) -> ProcessOfClasses:
