@@ -1,13 +1,12 @@
 """The built book, served on 127.0.0.1, and a browser with the network cut off."""
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 
 import browser as browsers
 
@@ -26,7 +25,7 @@ ARGUMENTS = [
 ]
 
 
-def pages() -> list[str]:
+def pages():
     """Paths of the book's own pages, below the site."""
     return sorted(path.relative_to(SITE).as_posix() for path in (SITE / "book").rglob("*.html"))
 
@@ -34,19 +33,19 @@ def pages() -> list[str]:
 class Quiet(SimpleHTTPRequestHandler):
     """Serves without writing a line per request."""
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format, *args):
         """Nothing."""
 
 
 @pytest.fixture(scope="session")
-def site() -> Path:
+def site():
     if not (SITE / "index.html").is_file():
         pytest.fail("the book is not built: run `make book` first")
     return SITE
 
 
 @pytest.fixture(scope="session")
-def address(site: Path) -> Iterator[str]:
+def address(site):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -55,7 +54,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     if missing := browsers.problem():
         pytest.fail(missing)
     with sync_playwright() as play:

@@ -141,8 +141,9 @@ def assert_equal(actual, expected, tolerance=1e-12):
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def refusals(table, error=ValueError):
-    """A test that each call of a table raises an error with a certain message."""
+def refusals(cases, error=ValueError):
+    """A test that each call of a table, or of a list, raises an error with a certain message."""
+    table = cases if isinstance(cases, dict) else dict(enumerate(cases))
 
     @pytest.mark.parametrize("name", table)
     def test(name):

@@ -15,25 +15,23 @@ from gilib.sites import ConvolutionWeights, DenseWeights
 STANDARD_ERRORS = 6.0
 
 
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
+def normal(generator, *shape):
     """Standard normals in the default dtype."""
     return torch.randn(shape, generator=generator)
 
 
-def positive(generator: torch.Generator, *shape: int) -> Tensor:
+def positive(generator, *shape):
     """Positive numbers, spread around 1 and all different."""
     return (0.5 * torch.randn(shape, generator=generator)).exp()
 
 
-def positive_definite(generator: torch.Generator, *shape: int) -> Tensor:
+def positive_definite(generator, *shape):
     """Well-conditioned covariance matrices `[..., n, n]` without any structure."""
     root = torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
     return root @ root.mT + 0.5 * torch.eye(shape[-1])
 
 
-def condition_jointly(
-    prior: Tensor, features: Tensor, noise: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor]:
+def condition_jointly(prior, features, noise, targets):
     """Mean `[I]` and covariance `[I, I]` of w given v = Φ w + noise, by conditioning their joint Gaussian.
 
     Given are the covariance of w `[I, I]`, Φ `[M, I]`, the covariance of the noise `[M, M]`, and v `[M]`.
@@ -46,17 +44,17 @@ def condition_jointly(
     return gain @ targets, joint[:size, :size] - gain @ joint[size:, :size]
 
 
-def gaussian_log_prob(value: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+def gaussian_log_prob(value, mean, covariance):
     """The log-density log N(value; mean, covariance) of vectors `[..., n]`, by torch.distributions."""
     return MultivariateNormal(mean, covariance).log_prob(value)
 
 
-def columns_log_prob(columns: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+def columns_log_prob(columns, mean, covariance):
     """Σ_o log N(w_o; mean_o, covariance_o) of `[..., I, O]`; the covariances are `[..., O or 1, I, I]`."""
     return gaussian_log_prob(columns.mT, mean.mT, covariance).sum(-1)
 
 
-def plain_sample(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def plain_sample(precision, shift, noise):
     """A draw T⁻ᵀ(T⁻¹b + z), and its log Q from the density itself, by torch.linalg and autograd alone."""
     factor = torch.linalg.cholesky(0.5 * (precision + precision.mT))
     mean = torch.cholesky_solve(shift, factor)
@@ -69,7 +67,7 @@ def plain_sample(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tenso
     return weights, log_q.sum(-1)
 
 
-def assert_mean_within(samples: Tensor, expected: Tensor | float) -> None:
+def assert_mean_within(samples, expected):
     """The mean over the first axis lies within six standard errors of what is expected, entry by entry."""
     error = samples.std(0) / math.sqrt(len(samples))
     deviation = (samples.mean(0) - expected).abs()
@@ -78,7 +76,7 @@ def assert_mean_within(samples: Tensor, expected: Tensor | float) -> None:
     )
 
 
-def assert_gradients(parameters, outputs: Tensor, structural_zeros: dict[str, Tensor] | None = None) -> None:
+def assert_gradients(parameters, outputs, structural_zeros=None):
     """Every entry of every parameter has a finite, non-zero gradient, but for structural zeros."""
     named = dict(parameters)
     gradients = torch.autograd.grad(outputs, list(named.values()), retain_graph=True)
@@ -146,7 +144,7 @@ class Operations(TorchDispatchMode):
         self.largest = max(self.largest, *sizes, 0)
         return result
 
-    def of(self, *names: str) -> int:
+    def of(self, *names):
         """How often any of these operations ran."""
         return sum(self.count[name] for name in names)
 

@@ -1,7 +1,5 @@
 """What every chapter keeps to, read as the book reads it."""
 
-from pathlib import Path
-
 import pytest
 
 import book_pages
@@ -13,7 +11,7 @@ WIDEST = (
 FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 
-def long_lines(chapter: Path, text: str) -> list[str]:
+def long_lines(chapter, text):
     """Lines of visible cells that are too wide."""
     cells = chapters.code(chapters.read(chapter, book_pages.fold_checks(text)))
     shown = [cell for cell in cells if not FOLDED & set(chapters.tags(cell))]
@@ -21,5 +19,5 @@ def long_lines(chapter: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
-def test_visible_lines_are_not_too_wide(chapter: Path) -> None:
+def test_visible_lines_are_not_too_wide(chapter):
     assert long_lines(chapter, chapter.read_text()) == []

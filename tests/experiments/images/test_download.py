@@ -3,7 +3,6 @@
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
@@ -56,17 +55,17 @@ def server():
 
 
 @pytest.fixture
-def target(empty_directory) -> Path:
+def target(empty_directory):
     """Where a fetched file should end."""
     return empty_directory / "uci" / "yacht" / "data.txt"
 
 
-def check(content: bytes) -> None:
+def check(content):
     if content != YACHT:
         raise ChecksumError("other values")
 
 
-def leftovers(directory: Path) -> list[Path]:
+def leftovers(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 

@@ -22,7 +22,7 @@ from gilib.data import DataError
 COLOURS = {"airplane": (250, 10, 10), "cat": (10, 250, 10), "truck": (10, 10, 250)}
 
 
-def file(content: bytes) -> File:
+def file(content):
     return File("a file", content, "fetch it again")
 
 
@@ -30,7 +30,7 @@ def random_bytes(*shape, seed=0, high=256):
     return np.random.default_rng(seed).integers(0, high, shape).astype(np.uint8)
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
+def idx_bytes(array):
     """An IDX file as its description says: zero, zero, type 8, number of axes, big-endian sizes, values."""
     return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
@@ -89,13 +89,13 @@ Python2Pickler.dispatch[type] = Python2Pickler.save_global
 Python2Pickler.dispatch[type(pickle.dumps)] = Python2Pickler.save_global
 
 
-def python2_pickle(value) -> bytes:
+def python2_pickle(value):
     stream = io.BytesIO()
     Python2Pickler(stream, 2).dump(value)
     return stream.getvalue()
 
 
-def batch(k: int, n: int = 3) -> dict:
+def batch(k, n=3):
     return {
         b"batch_label": b"training batch",
         b"labels": [int(label) for label in random_bytes(n, seed=k, high=10)],
@@ -104,14 +104,14 @@ def batch(k: int, n: int = 3) -> dict:
     }
 
 
-def members(**changes) -> dict[str, bytes]:
+def members(**changes):
     """The six batches, in another order than they are asked for."""
     names = ("test_batch", *(f"data_batch_{k}" for k in (4, 2, 5, 1, 3)))
     made = {name: python2_pickle(batch(k)) for k, name in enumerate(names)}
     return {**made, **changes}
 
 
-def archive(content: dict[str, bytes]) -> bytes:
+def archive(content):
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for name, value in content.items():
@@ -191,13 +191,13 @@ def test_a_batch_that_holds_something_else(change, message):
         formats.decode_cifar([file(archive(members(test_batch=content)))])
 
 
-def picture(colour, size=(32, 32), mode="RGB") -> bytes:
+def picture(colour, size=(32, 32), mode="RGB"):
     stream = io.BytesIO()
     Image.new("RGB", size, colour).convert(mode).save(stream, "JPEG", quality=95)
     return stream.getvalue()
 
 
-def zipped(content: dict[str, bytes], compression=zipfile.ZIP_STORED, year=2009) -> bytes:
+def zipped(content, compression=zipfile.ZIP_STORED, year=2009):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as made:
         for name, value in content.items():
@@ -205,7 +205,7 @@ def zipped(content: dict[str, bytes], compression=zipfile.ZIP_STORED, year=2009)
     return stream.getvalue()
 
 
-def pictures(split="train", number=2) -> dict[str, bytes]:
+def pictures(split="train", number=2):
     """Plain colours: of each class its own, darker by ten with each image."""
     return {
         f"{split}/{kind}/{k:04d}.jpg": picture(tuple(max(c - 10 * k, 0) for c in colour))
@@ -270,7 +270,7 @@ def test_images_that_are_not_what_they_should_be(content, message):
         formats.decode_jpeg([made, made])
 
 
-def matlab(**arrays) -> bytes:
+def matlab(**arrays):
     stream = io.BytesIO()
     scipy.io.savemat(stream, arrays)
     return stream.getvalue()

@@ -5,12 +5,11 @@ import gzip
 import hashlib
 import re
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
 from experiments.images import catalogue, formats, load_images
-from experiments.images.catalogue import Layout, Variant
+from experiments.images.catalogue import Variant
 from experiments.images.formats import FORMATS, Arrays, File, md5
 from gilib.data import ChecksumError, DataError
 
@@ -19,19 +18,19 @@ NAMES = catalogue.IDX_FILES
 TRUNCATED = 1000
 
 
-def sample_bytes() -> dict[str, bytes]:
+def sample_bytes():
     """The files of the sample under the official names."""
     folder = files("experiments") / "files"
     return {name: (folder / f"mnist-500-{name}").read_bytes() for name in NAMES}
 
 
-def install(monkeypatch, name, *layouts: Layout) -> None:
+def install(monkeypatch, name, *layouts):
     entry = dataclasses.replace(catalogue.IMAGE_SETS[name], layouts=layouts)
     monkeypatch.setitem(catalogue.IMAGE_SETS, name, entry)
 
 
 @pytest.fixture
-def remote(empty_directory, monkeypatch, tmp_path) -> Path:
+def remote(empty_directory, monkeypatch, tmp_path):
     """MNIST as if it were the sample, at an address; returns the folder at that address."""
     folder = tmp_path / "remote"
     folder.mkdir()
@@ -44,13 +43,13 @@ def remote(empty_directory, monkeypatch, tmp_path) -> Path:
     return folder
 
 
-def write(directory: Path, content: dict[str, bytes]) -> None:
+def write(directory, content):
     directory.mkdir(parents=True, exist_ok=True)
     for name, value in content.items():
         (directory / name).write_bytes(value)
 
 
-def leftovers(directory: Path) -> set[str]:
+def leftovers(directory):
     return {path.name for path in directory.rglob("*") if path.is_file()}
 
 
@@ -72,7 +71,7 @@ def test_only_what_is_missing_is_fetched(remote, empty_directory):
     assert load_images("mnist").test_x.shape == (1000, 1, 28, 28)
 
 
-def altered(content: bytes) -> bytes:
+def altered(content):
     plain = bytearray(gzip.decompress(content))
     plain[-1] ^= 1
     return gzip.compress(bytes(plain))
@@ -130,7 +129,7 @@ def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote, empty_directory
         load_images("mnist")
 
 
-def two_variants(monkeypatch) -> None:
+def two_variants(monkeypatch):
     """Fashion-MNIST as if the sample and the sample with one test image altered were its variants."""
     (layout,) = catalogue.IMAGE_SETS["fashion-mnist"].layouts
     first = SAMPLE.layouts[0].variants[0].fingerprints
@@ -182,7 +181,7 @@ def test_other_pixels_from_known_files_are_refused(remote, empty_directory, monk
 
 
 @pytest.fixture
-def cifar(empty_directory, monkeypatch) -> Path:
+def cifar(empty_directory, monkeypatch):
     """CIFAR-10 in both layouts, one byte a file, decoded to the sample; returns the directory."""
     official, copy = catalogue.IMAGE_SETS["cifar10"].layouts
     one = md5(File("", b"1", ""))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from experiments.images import ImageDataset, image_names, load_images
+from experiments.images import image_names, load_images
 from experiments.images.catalogue import IMAGE_SETS
 
 SHIPPED = "mnist-500"
@@ -73,7 +73,7 @@ FULL = {
 
 
 @pytest.fixture(scope="module", params=FULL)
-def full(request) -> ImageDataset:
+def full(request):
     """Each of the full sets, as far as it is on this machine."""
     chosen = os.environ.get("GILIB_DATA")
     if not chosen:
@@ -84,11 +84,11 @@ def full(request) -> ImageDataset:
 
 
 @pytest.fixture(scope="module")
-def sample() -> ImageDataset:
+def sample():
     return load_images(SHIPPED)
 
 
-def centroid_accuracy(data: ImageDataset) -> float:
+def centroid_accuracy(data):
     """Percentage of test images whose nearest class mean of the training images is that of their class."""
     classes = range(len(data.class_names))
     x, y = data.train_x.flatten(1), data.train_y
@@ -179,7 +179,7 @@ def test_unknown_name_lists_the_known_ones():
 FULL_FILES = IMAGE_SETS["mnist"].layouts[0].files
 
 
-def sample_files() -> list[bytes]:
+def sample_files():
     """The unpacked files of the sample."""
     folder = files("experiments") / "files"
     return [gzip.decompress((folder / name).read_bytes()) for name in IMAGE_SETS[SHIPPED].layouts[0].files]

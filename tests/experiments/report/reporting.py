@@ -3,9 +3,6 @@
 import csv
 import json
 import sys
-from pathlib import Path
-
-import pytest
 
 from experiments import report
 from experiments.report import Rule
@@ -23,14 +20,14 @@ RULE = Rule(
 MODULES = ("experiments.printed", "experiments.report.claims")  # that know where tables are
 
 
-def look_here(results: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def look_here(results, monkeypatch):
     """Let the results directory have printed tables of its own."""
     for name in MODULES:
         monkeypatch.setattr(sys.modules[name], "PRINTED", results / "printed")
     return results
 
 
-def print_table(results: Path, name: str = "made_up", *rows: dict[str, str]) -> None:
+def print_table(results, name="made_up", *rows):
     """Write a printed table; a row that says nothing is yacht's test log-likelihood."""
     usual = dict.fromkeys(COLUMNS, "") | {"source": "A & B (2000)", "table": "Table 1", "dataset": "yacht"}
     usual |= {"method": "gi", "metric": "test_log_likelihood", "value": "0.60", "units": "nats"}
@@ -41,7 +38,7 @@ def print_table(results: Path, name: str = "made_up", *rows: dict[str, str]) -> 
         writer.writerows(usual | row for row in rows)
 
 
-def record(results: Path, *records: dict) -> None:
+def record(results, *records):
     """Append records of the experiment `trial`: metrics, and fields that differ from the usual."""
     path = results / "trial.jsonl"
     lines = path.read_text().splitlines() if path.exists() else []
@@ -54,13 +51,13 @@ def record(results: Path, *records: dict) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def scores(*values: float, **fields: object) -> list[dict]:
+def scores(*values, **fields):
     """Records with these scores."""
     metrics = ({"score": value, "error": value, "variances": [0.0, value]} for value in values)
     return [{"metrics": own, **fields} for own in metrics]
 
 
-def compare(papers: Path, *records: dict, rule: Rule = RULE, **row: str) -> report.Comparison:
+def compare(papers, *records, rule=RULE, **row):
     """The comparison of one printed number with these records."""
     print_table(papers, "made_up", row)
     record(papers, *records)

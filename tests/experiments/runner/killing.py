@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 from shutil import copy
 
 from experiments.__main__ import main
@@ -14,12 +13,12 @@ from experiments.runner.writing import append
 from tests.experiments.tiny import TINY
 
 
-def run_tiny() -> None:
+def run_tiny():
     """The work that is interrupted: all of the tiny experiment."""
     main(["run", "tiny", "--scale", "paper", "--device", "cpu"])
 
 
-def append_and_die(moment: str, group: int) -> None:
+def append_and_die(moment, group):
     """Append a group of records, and be killed within a call of `os.write`, `os.fsync` or `os.replace`."""
     whole = getattr(os, moment)
 
@@ -32,14 +31,14 @@ def append_and_die(moment: str, group: int) -> None:
     append_group(group)
 
 
-def append_group(group: int) -> None:
+def append_group(group):
     """Append ten records of several pages each."""
     head = {"experiment": "big", "scale": "smoke", "text": "x" * 9000}
     configs = [{"group": group, "k": k} for k in range(10)]
     append("big", [{"id": f"{group}-{c['k']}", **head, "config": c, "metrics": {}} for c in configs])
 
 
-def fork(work) -> int:
+def fork(work):
     """Start `work` in a child process."""
     child = os.fork()
     if child == 0:
@@ -51,7 +50,7 @@ def fork(work) -> int:
     return child
 
 
-def ended(child: int, seconds: float) -> bool:
+def ended(child, seconds):
     """Whether a child ends by itself in that time; it is killed if not."""
     limit = time.monotonic() + seconds
     while time.monotonic() < limit:
@@ -63,7 +62,7 @@ def ended(child: int, seconds: float) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: float) -> None:
+def kill_until_done(folder, kills, chance, longest):
     """Rounds of the whole work, each begun from nothing and killed on the way."""
     rounds = done = 0
     while done < kills:
@@ -74,7 +73,7 @@ def kill_until_done(folder: Path, kills: int, chance: random.Random, longest: fl
         rounds += 1
 
 
-def kill_appending(folder: Path) -> None:
+def kill_appending(folder):
     """Kill processes in the middle of an append; another one goes on after each."""
     os.environ["GILIB_RESULTS"] = str(folder / "appended")
     for group, moment in enumerate(("write", "fsync", "replace")):
@@ -83,7 +82,7 @@ def kill_appending(folder: Path) -> None:
         copy(folder / "appended" / "big.jsonl", folder / "appended" / f"after-{moment}.jsonl")
 
 
-def kill_at_random(folder: Path, kills: int) -> None:
+def kill_at_random(folder, kills):
     """Do the work once as a whole, then with kills at random moments, then append with kills."""
     EXPERIMENTS["tiny"] = TINY
     source_revision()
