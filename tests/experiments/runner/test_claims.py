@@ -77,14 +77,14 @@ def test_claims_are_asked_for_again_and_what_was_recorded_meanwhile_is_left_out(
     assert list(cache.iterdir()) == []
 
 
-def test_an_end_by_an_error_gives_everything_back(monkeypatch):
+def test_an_end_by_an_error_gives_everything_back(instead):
     def fail(configs, job):
         raise ValueError("enough")
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY.__class__(**vars(tiny.TINY) | {"run": fail}))
+    instead(run=fail)
     with pytest.raises(ValueError, match="enough"):
         run_experiment("tiny", "smoke")
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    instead()
     assert run_experiment("tiny", "smoke").added == 6
 
 

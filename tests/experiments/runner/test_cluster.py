@@ -1,6 +1,5 @@
 """The same configurations on a Ray cluster; a lost worker costs nothing but time."""
 
-import dataclasses
 import sys
 import types
 from pathlib import Path
@@ -28,7 +27,7 @@ def no_data(configs, job):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys):
+def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys, instead):
     pytest.importorskip("ray")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the cluster's workers find the tiny experiment
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
@@ -40,7 +39,7 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
         assert "6 records added to unlucky" in capsys.readouterr().out
         with pytest.raises(ValueError, match="no CUDA device was found"):
             run_experiment("tiny", "smoke", Placement("cuda", "ray"))
-        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=no_data))
+        instead(run=no_data)
         with pytest.raises(DataError, match="^no data for [a-z]*$"):
             run_experiment("tiny", "smoke", Placement("cpu", "ray"))
     assert (tmp_path / "killed").exists()
@@ -48,7 +47,7 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
     assert len({record["id"] for record in records}) == len(records) == 6
     resumed = {record["config"]["task"] for record in records if record.get("resumed")}
     assert resumed == {"cube"}, "the lost task goes on from its checkpoint"
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    instead()
     assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
     assert measured("tiny") == measured("unlucky"), "where it runs makes no difference"
 
@@ -84,7 +83,7 @@ def ray(monkeypatch):
     return stub
 
 
-def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(ray, monkeypatch):
+def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(ray, monkeypatch, instead):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     devices = []
 
@@ -92,7 +91,7 @@ def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(
         devices.append(job.device.type)
         raise DataError("enough")
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=note))
+    instead(run=note)
     for place in (Placement("auto", "ray", gpus=0.5), Placement("cpu", "ray")):
         with pytest.raises(DataError):
             run_experiment("tiny", "smoke", place)

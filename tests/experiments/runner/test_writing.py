@@ -9,7 +9,7 @@ import pytest
 
 from experiments import RecordError, load_records
 from experiments.runner.writing import append, check_writable
-from tests.experiments.runner.test_records import record
+from tests.experiments.runner.test_records import GOOD, record
 from tests.support import forked
 
 
@@ -53,14 +53,6 @@ def test_appended_records_come_back_in_order_each_once():
     assert ids() == ["a", "b", "c"]
 
 
-def test_a_record_with_nan_is_refused_and_leaves_the_file_alone(results):
-    append("trial", [record("a")])
-    before = (results / "trial.jsonl").read_bytes()
-    with pytest.raises(ValueError, match="Out of range float"):
-        append("trial", [record("b"), record("c", metrics={"value": float("nan")})])
-    assert (results / "trial.jsonl").read_bytes() == before
-
-
 @pytest.mark.parametrize("room", [0, 1, 200])
 def test_a_full_disk_leaves_the_file_as_it_was(results, monkeypatch, room):
     append("trial", [record("a")])
@@ -75,11 +67,26 @@ def test_a_full_disk_leaves_the_file_as_it_was(results, monkeypatch, room):
     assert ids() == ["a", "b"]
 
 
-def test_a_damaged_file_is_not_touched(results):
-    (results / "trial.jsonl").write_text("half a rec")
-    with pytest.raises(RecordError, match="line 1"):
-        append("trial", [record("a")])
-    assert (results / "trial.jsonl").read_text() == "half a rec"
+NAN = record("c", metrics={"value": float("nan")})
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "message"),
+    [
+        (f"{GOOD}\n", [record("b"), NAN], "Out of range float"),
+        (
+            f"{GOOD}\n",
+            [record("b", experiment="toy")],
+            "a record of 'toy', not of 'trial'; move it to toy.jsonl",
+        ),
+        ("half a rec", [record("b")], "line 1"),
+    ],
+)
+def test_what_is_refused_leaves_the_file_alone(results, before, new, message):
+    (results / "trial.jsonl").write_text(before)
+    with pytest.raises((RecordError, ValueError), match=message):
+        append("trial", new)
+    assert (results / "trial.jsonl").read_text() == before
 
 
 def test_a_file_without_its_last_line_break_gets_it_back(results):
