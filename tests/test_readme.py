@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import report, select
+from experiments import select
 from experiments.comparisons.against import with_auto
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -59,17 +59,6 @@ def test_one_thing_is_changed_in_a_recorded_training(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert float(printed[-1]) == names["own"].record["metrics"]["test_log_likelihood"]
     assert "Matern" in repr(names["net"].layers[-1].hyperparameters())
-
-
-def test_the_counts_of_agreement_are_those_of_the_report_and_keep_lengths_of_training_apart():
-    parts = report.by_length(report.comparisons())
-    full, short = (report.totals(parts[length]) for length in (report.Length.FULL, report.Length.SHORTER))
-    assert full.agrees / full.claims > 1 / 2 and 1 / 3 < short.agrees / short.claims < 0.4
-    for page in ("README.md", "book/intro.md"):
-        text = " ".join((ROOT / page).read_text().split())
-        long_ones = f"more than half of our numbers agree with theirs: {full.agrees} of {full.claims}."
-        assert f"Where we trained as long as the papers, {long_ones}" in text
-        assert "Where we trained shorter, more than a third agree, and" in text
 
 
 def test_minutes_of_auto_are_those_of_the_records():
