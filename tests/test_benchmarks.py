@@ -2,18 +2,15 @@
 
 import itertools
 import json
-import math
 import sys
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.runner.records import read_records
-from gilib.linalg import onednn
 from tests.support.benchmarks import BENCHMARKS, load
+from tests.support.oracles import Operations
 
 
 def test_bounds_and_gradients_agree_with_the_plain_computation():
@@ -181,24 +178,6 @@ def test_one_library_or_both(run, monkeypatch):
     assert seen == [False, False, before, before] and torch.backends.mkldnn.enabled == before
 
 
-def counted(step):
-    """GFLOP of the products of a step, as torch counts them; factorisations are no products."""
-    step()
-
-    def product(_, left, right, **__):
-        return 2 * math.prod(left) * right[-1]
-
-    def linear(inputs, weights, *_, **__):
-        return 2 * math.prod(inputs) * weights[0]
-
-    others = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
-    if onednn.runs_at_half_width():
-        others[torch.ops.mkldnn._linear_pointwise] = linear
-    with FlopCounterMode(display=False, custom_mapping=others) as counter:
-        step()
-    return counter.get_total_flops() / 1e9
-
-
 @pytest.mark.parametrize("method", ["fac", "gi", "gi_outputs", "dsvi", "dgp_gi", "star"])
 @pytest.mark.parametrize("change", [{"points": 128}, {"inducing": 64, "width": 8, "depth": 3}])
 def test_floors_are_the_products_that_torch_counts(method, change):
@@ -206,23 +185,14 @@ def test_floors_are_the_products_that_torch_counts(method, change):
     growth = load("growth")
     size = growth.Size(3, 64, 48, 6, 2)._replace(**change)
     step, _ = growth.stepper(method, size)
-    ratio = counted(step) / growth.floor(method, size)
+    step()
+    with Operations() as counter:
+        step()
+    ratio = counter.products.total() / 1e9 / growth.floor(method, size)
     if method == "fac":
         assert ratio == pytest.approx(1.0, rel=1e-12)
     else:
         assert 1.0 < ratio < 1.75
-
-
-class Products(TorchDispatchMode):
-    """Counts the operations of products where `FlopCounterMode` cannot: in a gradient of leaves."""
-
-    total = 0.0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        matrices = args[-2:] if any(kind in function.__name__ for kind in ("mm", "matmul")) else ()
-        if matrices:
-            self.total += 2 * math.prod(matrices[0].shape) * matrices[1].shape[-1] / 1e9
-        return function(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 2), (5, 4, 6, 3)])
@@ -232,9 +202,9 @@ def test_layerwise_operations_are_the_products_that_torch_counts(shape):
     sizes, found = bali.Shape(shape, points, points), []
     for steps in (4, 5):
         settings = {"num_samples": 1, "rule": bali.Bali(), "steps": steps, "progress": False}
-        with Products() as counter:
+        with Operations() as counter:
             bali.gilib.fit(bali.network(sizes), bali.likelihood_of(sizes), *bali.data(sizes), **settings)
-        found.append(counter.total)
+        found.append(counter.products.total() / 1e9)
     wanted = bali.operations(sizes)["bali"]
     for inputs, o in itertools.pairwise(shape):
         i = inputs + 1

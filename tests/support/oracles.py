@@ -125,6 +125,7 @@ class Operations(TorchDispatchMode):
     Attributes:
         count: of operations by name, overloads together.
         factorised: shapes of the matrices handed to a Cholesky factorisation.
+        products: additions and multiplications of matrix products, in place or not, by dtype.
         largest: the number of entries of the largest tensor that an operation made.
     """
 
@@ -132,6 +133,7 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.count: Counter[str] = Counter()
         self.factorised: list[tuple[int, ...]] = []
+        self.products: Counter[torch.dtype] = Counter()
         self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -139,6 +141,11 @@ class Operations(TorchDispatchMode):
         self.count[name] += 1
         if name in ("linalg_cholesky_ex", "cholesky"):
             self.factorised.append(tuple(args[0].shape))
+        if name.rstrip("_") in ("mm", "bmm", "addmm", "baddbmm", "matmul"):
+            left, right = args[-2:]
+            self.products[left.dtype] += 2 * left.numel() * right.shape[-1]
+        if name == "_linear_pointwise":  # oneDNN's product, with the transpose of a matrix
+            self.products[args[0].dtype] += 2 * args[0].numel() * args[1].shape[0]
         result = func(*args, **(kwargs or {}))
         sizes = [value.numel() for value in tree_leaves(result) if isinstance(value, Tensor)]
         self.largest = max(self.largest, *sizes, 0)
