@@ -73,13 +73,12 @@ def test_the_least_p_value_is_that_of_one_sign(values, factor):
     assert comparing.sign_flip([-factor * value for value in values]) == comparing.sign_flip(values)
 
 
-@pytest.mark.parametrize("count", [3, 50])
-def test_values_that_are_not_finite(count):
+def test_values_that_are_not_finite():
     with pytest.raises(ValueError, match="finite differences"):
-        comparing.sign_flip([1.0] * (count - 1) + [float("nan")])
+        comparing.sign_flip([1.0, float("nan")])
 
 
-@pytest.mark.parametrize(("plus", "minus"), [(30, 20), (40, 25), (24, 24)])
+@pytest.mark.parametrize(("plus", "minus"), [(30, 20), (24, 24)])
 def test_of_more_values_it_is_that_of_random_signs(plus, minus):
     """Within five standard deviations of a share of a million; the same at every call."""
     values, expected = [1.0] * plus + [-1.0] * minus, stats.binomtest(plus, plus + minus).pvalue

@@ -169,12 +169,13 @@ def test_a_chain_predicts_with_every_state_once(monkeypatch):
     chain = gilib.prediction.Samples(net, {names[0]: normals(3, 8, 1)})
     monkeypatch.setattr(measures, "AT_ONCE", 3 * 50)
     found = measures.predictions(measures.states(chain, 0), 3, likelihood, task)
-    means, variances = [], []
+    parts = []
     for state in chain.states[names[0]]:
         net.get_parameter(names[0]).data.copy_(state)
-        mean, variance = net.estimate(1, len(task.test_x)).moments(task.test_x)
-        means.append(mean[0]), variances.append(variance[0])
-    outputs, spread = torch.stack(means).detach(), torch.stack(variances).detach()
+        parts.append(
+            [moment[0].detach() for moment in net.estimate(1, len(task.test_x)).moments(task.test_x)]
+        )
+    outputs, spread = map(torch.stack, zip(*parts, strict=True))
     mixture = likelihood.predictive(outputs, task.normalisation, spread)
     assert_equal(found["log_likelihood"], mixture.log_prob(task.test_y).detach(), 1e-9)
 

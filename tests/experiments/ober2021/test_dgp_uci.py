@@ -125,11 +125,8 @@ def test_the_elbo_in_batches_is_that_of_all_points(monkeypatch):
 def test_attempts_change_one_thing_each_but_for_a_higher_rate():
     grid = [c for c in dgp_uci.attempts("reduced") if c.dataset == "yacht" and c.split == 0]
     published = {"lr": 0.01, "decay": False, "lengthscale": 2.0, "variance": 2.0}
-    plain = {
-        (c.method, c.depth): dataclasses.replace(c, **published)
-        for c in dgp_uci.tables("reduced")
-        if (c.dataset, c.split) == ("yacht", 0)
-    }
+    tables = [c for c in dgp_uci.tables("reduced") if (c.dataset, c.split) == ("yacht", 0)]
+    plain = {(c.method, c.depth): dataclasses.replace(c, **published) for c in tables}
     assert {(c.method, c.depth) for c in grid} == {("gi", 2), ("dsvi", 2), ("li", 2), ("gi", 5), ("dsvi", 5)}
     free_start = {"hidden", "hidden_scale"}  # a free hidden layer starts where "dsvi" starts
     for one in grid:

@@ -209,9 +209,8 @@ def colours(name):
 
 @pytest.mark.parametrize("method", ["fac", "gi"])
 def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
-    config = dataclasses.replace(
-        next(cifar10.table_1("smoke")), method=method, network="resnet18", channels=1
-    )
+    changes = {"method": method, "network": "resnet18", "channels": 1}
+    config = dataclasses.replace(next(cifar10.table_1("smoke")), **changes)
     net = images.build(cifar10._model(config), config, colours("cifar10").tensors())
     kinds = [type(module) for module in net.modules()]
     assert kinds.count(gilib.Conv2d) == 20
