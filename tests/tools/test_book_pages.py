@@ -27,36 +27,35 @@ def test_a_long_check_folds_to_its_name():
     assert text.endswith(f'---\n# check: "all" is {{well}}\n{LINES}```\n')
 
 
-def test_the_name_says_how_many_checks_there_are():
-    text = book_pages.fold_checks(cell(f"# check: one\n{LINES}\n# check: two\n{LINES}"))
-    assert '"Check: one (and 1 more)"' in text
+NAMED = [
+    ("Check: one (and 1 more)", f"# check: one\n{LINES}\n# check: two\n{LINES}"),
+    ("Check: f₁ of log_pq and x_12", f"# check: f_1 of log_pq and x_12\n{LINES}"),
+    ("Check: one, and so on", f"# check: one, and\n#   so on\n# not this\n{LINES}"),
+]
 
 
-def test_an_index_in_a_name_is_one():
-    text = book_pages.fold_checks(cell(f"# check: f_1 of log_pq and x_12\n{LINES}"))
-    assert '"Check: f₁ of log_pq and x_12"' in text
-
-
-def test_a_name_of_two_lines_is_one_sentence_and_counts_as_one():
-    text = book_pages.fold_checks(cell(f"# check: one, and\n#   so on\n# not this\n{LINES}"))
-    assert '"Check: one, and so on"' in text
-    short = cell("# check: one, and\n#   so on\n" + "assert True\n" * 5)
-    assert book_pages.fold_checks(short) == short
+@pytest.mark.parametrize(("name", "code"), NAMED)
+def test_a_name_is_one_sentence_and_says_how_many_checks_there_are(name, code):
+    assert f'"{name}"' in book_pages.fold_checks(cell(code))
 
 
 @pytest.mark.parametrize("tag", ["hide-input", "hide-cell"])
 def test_a_hidden_check_shows_its_name(tag):
-    text = book_pages.fold_checks(cell("# check: one\nassert True\n", f":tags: [{tag}]\n"))
-    assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
-
-
-def test_a_hidden_cell_shows_the_check_in_it():
-    text = book_pages.fold_checks(cell("x = 1\n# check: one\nassert x\n", ":tags: [hide-cell]\n"))
-    assert "\ntags: [hide-cell]\n" in text and "Check: one" in text
+    """That of a hidden cell stands anywhere in it."""
+    before = "x = 1\n" * (tag == "hide-cell")
+    for code in ("# check: one\nassert True\n", f"{before}# check: one\nassert x\n"):
+        text = book_pages.fold_checks(cell(code, f":tags: [{tag}]\n"))
+        assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
 
 
 def test_all_else_stays():
-    for code in ("# check: short\nassert True\n", f"x = 1\n{LINES}", f"x = 1\n# check: later\n{LINES}"):
+    short = "# check: one, and\n#   so\n" + "assert True\n" * 5
+    for code in (
+        "# check: short\nassert True\n",
+        short,
+        f"x = 1\n{LINES}",
+        f"x = 1\n# check: later\n{LINES}",
+    ):
         assert book_pages.fold_checks(cell(code)) == cell(code)
     text = cell(f"# check: one\n{LINES}", ":tags: [nbval-check-output]\n")
     assert book_pages.fold_checks(text) == text

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pydata_sphinx_theme
 import pytest
@@ -67,7 +66,7 @@ def test_a_site_is_made_lighter_once_and_again(tmp_path, style):
     (tmp_path / page_weight.STYLE).write_text(style)
     for name in ("index.html", "search.html"):
         (tmp_path / name).write_text(PAGE)
-    app: Any = SimpleNamespace(outdir=str(tmp_path))
+    app = SimpleNamespace(outdir=str(tmp_path))
     page_weight.lighten(app, None)
     first = {path: path.read_text() for path in tmp_path.rglob("*.*")}
     page_weight.lighten(app, None)

@@ -1,7 +1,6 @@
 """What chapters paste into sentences."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -57,7 +56,7 @@ def test_only_pasted_text_is_touched():
     "text", ["np.int64(2)", "tensor(0.5)", "3 of array([1])", "None", "nan", "{'a': 1}", "[1, 2]"]
 )
 def test_what_only_a_program_can_read_is_a_warning(text, monkeypatch):
-    seen: list[Any] = []
+    seen = []
     monkeypatch.setattr(pasted.LOGGER, "warning", lambda *args, **kwargs: seen.append(args))
     pasted.resolve(None, page("2 of 3", ["pasted-text"]), "page")
     assert not seen

@@ -22,13 +22,10 @@ def printed(text, name="stdout"):
 FIGURE = v4.new_output("display_data", data={"image/png": "iVBORw0KGgo=", "text/plain": "<Figure>"})
 
 
-def test_checked_cell_keeps_its_text_and_its_count():
+def test_a_checked_cell_keeps_its_text_and_its_count_and_other_cells_nothing():
     (cell,) = references.strip(executed(printed("1.0\n"), printed("2.0\n")), "chapter").cells
     assert [output.text for output in cell.outputs] == ["1.0\n2.0\n"]
     assert cell.execution_count == 7
-
-
-def test_other_cells_keep_nothing():
     (cell,) = references.strip(executed(printed("0.1 s\n"), FIGURE, metadata={}), "chapter").cells
     assert cell.outputs == []
     assert cell.execution_count is None

@@ -10,7 +10,6 @@ import stages
 REFUSED = {
     "an address": "import socket; socket.create_connection(('192.0.2.1', 80), timeout=1)",
     "a name": "import urllib.request; urllib.request.urlopen('http://example.org', timeout=1)",
-    "a data set": "from experiments.images import load_images; load_images('mnist')",
     "a kernel": (
         "import nbformat.v4 as v4, nbclient; "
         "cell = v4.new_code_cell('import socket; socket.create_connection((\"192.0.2.1\", 80), timeout=1)'); "
@@ -46,12 +45,8 @@ def test_this_machine_is_not(monkeypatch, tmp_path):
 
 
 def test_tests_notebooks_and_book_are_sealed():
-    assert {name for name, stage in stages.STAGES.items() if stage.sealed} == {
-        "unit",
-        "runner",
-        "notebooks",
-        "book",
-    }
+    sealed = {name for name, stage in stages.STAGES.items() if stage.sealed}
+    assert sealed == {"unit", "runner", "notebooks", "book"}
 
 
 def test_what_skips_without_published_files_has_a_stage_with_them():

@@ -41,7 +41,6 @@ def sentence(*parts):
 
 
 def x():
-    """A formula."""
     return nodes.math("", "x")
 
 
@@ -52,10 +51,7 @@ def test_a_formula_keeps_its_punctuation():
     assert sentence(", ", x(), ", ", x(), ", ") == ", {$x$,} {$x$,} "
 
 
-def test_code_stays():
+def test_code_stays_and_a_number_with_an_exponent_is_one_word():
     code = nodes.literal("", "90 % (")
     assert sentence("at 5 %", code, x()) == "at 5\N{NO-BREAK SPACE}%90 % ($x$"
-
-
-def test_a_number_with_an_exponent_is_one_word():
     assert sentence("at ", nodes.literal("", "1e-5"), " or ", nodes.literal("", "a-b")) == "at {1e-5} or a-b"
