@@ -25,7 +25,6 @@ class TinyConfig:
 
 
 def configurations(scale):
-    """Three tasks, two seeds each."""
     for seed in (0, 1):
         for task in ("sine", "cube", "line"):
             yield TinyConfig(task, seed, scale=scale)

@@ -73,3 +73,16 @@ def version():
 def test_changelog_and_citation_know_the_version():
     assert f"\n## [{version()}]" in (ROOT / "CHANGELOG.md").read_text()
     assert f"\nversion: {version()}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_an_editable_install_is_not_hidden_by_a_folder_of_its_name_beside_a_script(tmp_path):
+    """As a clone lies beside the scripts of whoever cloned it."""
+    (tmp_path / "gilib").mkdir()
+    script = tmp_path / "own.py"
+    script.write_text("import gilib\nprint(gilib.Network.__name__)\n", encoding="utf-8")
+    assert run(sys.executable, script, cwd=tmp_path) == "Network\n"
+
+
+def test_the_experiments_come_with_an_editable_install(tmp_path):
+    """Wherever one works; the wheel has none of them."""
+    assert run(sys.executable, "-m", "experiments", "list", cwd=tmp_path).startswith("toy ")

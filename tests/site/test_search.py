@@ -13,7 +13,6 @@ CHAPTER = "book/chapters/your-own-data.html"
 
 
 def results(page):
-    """Where the results lead, best first."""
     page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('finished')")
     return page.locator("#search-results li > a").evaluate_all(
         "(links) => links.map((link) => link.getAttribute('href'))"

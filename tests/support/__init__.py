@@ -32,12 +32,10 @@ PAIRS = [  # each posterior once, each prior with a posterior of every kind
 
 
 def seeded(seed=0):
-    """A generator of its own."""
     return torch.Generator().manual_seed(seed)
 
 
 def normals(*shape, seed=0):
-    """Standard normals in float64."""
     return torch.randn(shape, generator=seeded(seed), dtype=D)
 
 

@@ -138,7 +138,6 @@ class LaplacePrediction(gilib.prediction.Prediction):
 
 
 def data():
-    """Forty points of a noisy wave, float64."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     noise = torch.randn(40, 1, generator=generator, dtype=torch.float64)
@@ -164,7 +163,6 @@ def network(replicas=(), seed=0, generator=None):
 
 
 def train(net, likelihood, **settings):
-    """Some steps on minibatches."""
     x, y = data()
     defaults = {"steps": 60, "batch_size": 20, "num_samples": 4, "progress": False}
     return gilib.fit(net, likelihood, x, y, **(defaults | settings))

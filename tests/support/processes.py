@@ -47,7 +47,6 @@ def one_layer(
 
 
 def layer_of(net, place=0):
-    """One of its layers."""
     return list(net.layers)[place]
 
 
@@ -92,7 +91,6 @@ class ByCubature(OfNetwork):
 
 
 def wave(points, inputs=2, outputs=2, seed=1):
-    """Inputs and noisy targets."""
     x = normals(points, inputs, seed=seed)
     y = torch.sin(2 * x @ normals(inputs, outputs, seed=seed + 1)) + 0.3 * normals(
         points, outputs, seed=seed + 2
@@ -116,7 +114,6 @@ def deep(posterior, depth=2, **settings):
 
 
 def mixed(layers, replicas=()):
-    """Processes and weights in one network."""
     net = gilib.Network(
         X0, layers, pseudo_outputs=V0, input_shape=(2,), replicas=replicas, generator=seeded(), dtype=D
     )
@@ -124,7 +121,6 @@ def mixed(layers, replicas=()):
 
 
 def process(inputs, outputs, posterior=None, **settings):
-    """A layer with few random features."""
     return gilib.GP(inputs, outputs, posterior=posterior, num_features=8, **settings)
 
 

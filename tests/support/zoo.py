@@ -36,8 +36,6 @@ def structured(family):
 
 
 class Residual(torch.nn.Module):
-    """A module with a forward of its own."""
-
     def __init__(self):
         super().__init__()
         self.first, self.second = torch.nn.Linear(2, 3), torch.nn.Linear(3, 3)
@@ -105,5 +103,4 @@ def close(found, wanted, tolerance=1e-9):
 
 
 def rule_of(name):
-    """One that trains it."""
     return Bali() if "conjugate" in name else NoisyKFAC(0.01) if name == "matrix" else gilib.Adam(0.01)

@@ -29,7 +29,6 @@ times
 
 @pytest.fixture
 def one(monkeypatch, tmp_path):
-    """A book of one chapter."""
     chapter = tmp_path / "one.md"
     monkeypatch.setattr(chapters, "chapters", lambda: [chapter])
     monkeypatch.setattr(book_key, "cache_folder", lambda: tmp_path / "cache")

@@ -13,7 +13,6 @@ from tests.support import D, normals
 
 
 def gaussian(sd, points):
-    """One Gaussian of mean 0 at every point."""
     return GaussianPrediction(torch.zeros(1, points, 1, dtype=D), torch.full((1, points, 1), sd, dtype=D))
 
 

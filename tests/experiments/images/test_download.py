@@ -36,7 +36,6 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    """A web server on this machine; yields its address."""
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -48,7 +47,6 @@ def server():
 
 @pytest.fixture
 def target(empty_directory):
-    """Where a fetched file should end."""
     return empty_directory / "uci" / "yacht" / "data.txt"
 
 

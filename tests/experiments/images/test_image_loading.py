@@ -19,7 +19,6 @@ TRUNCATED = 1000
 
 
 def sample_bytes():
-    """The files of the sample under the official names."""
     folder = files("experiments") / "files"
     return {name: (folder / f"mnist-500-{name}").read_bytes() for name in NAMES}
 

@@ -112,7 +112,6 @@ def test_each_pair_of_layers_pays():
 @pytest.mark.parametrize("width", [5, 12])
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_evidences_of_random_layers_through_the_chain(width, depth):
-    """Against networks drawn layer by layer."""
     generator = seeded(width)
     beta_root = torch.eye(5, dtype=D).expand(3000, -1, -1)
     widths = (5, *(width,) * (depth - 1))

@@ -232,7 +232,6 @@ def test_damaged_notes_of_a_training_start_it_afresh(tmp_path):
 
 
 def flip(x, *, generator):
-    """Every image, always."""
     return x.flip(-1)
 
 

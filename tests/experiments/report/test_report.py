@@ -10,7 +10,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.report import Length, Rule, Verdict
 from experiments.report.yardstick import yardstick
 from experiments.runner.experiment import Experiment
-from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
+from tests.experiments.report.conftest import RULE, compare, print_table, record, scores
 
 DIVERGED = {"metrics": {}, "diverged_at": 3}
 

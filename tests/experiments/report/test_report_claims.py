@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments import RecordError, report, select
 from experiments.printed import PRINTED, QUOTED
-from tests.experiments.report.reporting import print_table
+from tests.experiments.report.conftest import print_table
 
 
 def test_every_printed_row_is_a_claim(kept):

@@ -9,7 +9,7 @@ from experiments import report
 from experiments.__main__ import main
 from experiments.report import texts
 from experiments.report.columns import anchor, columns
-from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
+from tests.experiments.report.conftest import RULE, compare, print_table, record, scores
 
 NASTY = 'a|b <script>alert("&")</script>'
 RULES = {"ober2021_table1": replace(RULE, remark="mind <this>")}

@@ -26,7 +26,6 @@ def work_for_ever():
 
 @pytest.fixture
 def mark(tmp_path, monkeypatch):
-    """Where processes leave a mark."""
     (tmp_path / "mark").mkdir()
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "mark"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
