@@ -12,31 +12,20 @@ from experiments.runner.records import read_records
 from tests.support.benchmarks import BENCHMARKS, load
 from tests.support.oracles import Operations
 
-
-def test_bounds_and_gradients_agree_with_the_plain_computation():
-    load("training_step").check("toy")
-
-
-@pytest.mark.parametrize("method", ["fac", "gi"])
-def test_replicas_train_alike_both_ways(method):
-    load("replicas").check(method, torch.device("cpu"), replicas=2, points=8, samples=1)
-
-
-def test_ways_to_convolve_with_several_weights_agree():
-    load("weight_samples").check()
+FEW = {"device": torch.device("cpu"), "replicas": 2, "points": 8, "samples": 1}
+CHECKS = [
+    ("training_step", ["toy"], {}),  # bounds and gradients
+    *(("replicas", [method], FEW) for method in ("fac", "gi")),
+    ("weight_samples", [], {}),  # ways to convolve with several weights
+    ("deep_gp", [], {}),  # the bound of GPyTorch
+    ("structured", [], {}),  # that of doubly stochastic layers
+    *(("bali", [shape], {}) for shape in ("yacht", "mnist")),  # a step on the same network
+]
 
 
-def test_one_layer_has_the_bound_of_gpytorch():
-    load("deep_gp").check()
-
-
-def test_mean_field_has_the_bound_of_doubly_stochastic_layers():
-    load("structured").check()
-
-
-@pytest.mark.parametrize("shape", ["yacht", "mnist"])
-def test_layerwise_inference_and_adam_step_on_the_same_network(shape):
-    load("bali").check(shape)
+@pytest.mark.parametrize(("name", "given", "settings"), CHECKS)
+def test_both_sides_compute_the_same(name, given, settings):
+    load(name).check(*given, **settings)
 
 
 def test_operations_and_plain_ones_agree():
@@ -107,16 +96,15 @@ def test_a_record_says_what_was_measured_where(name, run):
     metrics = record["metrics"]
     assert metrics["clock"] == "process_time" and metrics["product_rate"] > 0 and metrics["copy_rate"] > 0
     for row in metrics["rows"]:
-        assert all(spent > 0 for spent in row["ms"].values()) and all(
-            n > 0 for n in row.get("gflop", {}).values()
-        )
-        assert row["case"] and set(row.get("gflop", {})) <= set(row["ms"])
+        gflop = row.get("gflop", {})
+        assert all(n > 0 for n in [*row["ms"].values(), *gflop.values()])
+        assert row["case"] and set(gflop) <= set(row["ms"])
         assert "gflop" in row or name in ("operations", "revisions")  # which compare, and know no floors
         assert set(row.get("faults", {})) <= set(row["ms"])
         assert set(row.get("mbyte", {})) <= set(row["ms"])
         for method, spent in row["ms"].items():
             assert row["ratio"][method] == pytest.approx(row["ms"][row["against"]] / spent, rel=ROUNDED)
-        for method, work in row.get("gflop", {}).items():
+        for method, work in gflop.items():
             least = 1e3 * work / metrics["product_rate"]  # milliseconds
             assert row["share"][method] == pytest.approx(least / row["ms"][method], rel=ROUNDED)
 

@@ -26,17 +26,16 @@ def run(program, folder):
 
 
 def test_readme_holds_two_programs_of_about_ten_lines():
-    both = programs("README.md")[:2]
-    assert [8 <= len([line for line in p.splitlines() if line.strip()]) <= 14 for p in both] == [True, True]
+    for program in programs("README.md")[:2]:
+        assert 8 <= len([line for line in program.splitlines() if line.strip()]) <= 14
 
 
 def test_the_extra_brings_what_the_program_on_own_data_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     brought = {re.split("[<>=]", entry)[0] for entry in project["optional-dependencies"]["sklearn"]}
     imported = set(re.findall(r"^(?:import|from) (\w+)", programs("README.md")[1], flags=re.M))
-    assert (
-        {n.replace("sklearn", "scikit-learn") for n in imported} - {"gilib"} <= brought >= {"matplotlib"}
-    )  # of which `history_.plot()` is made
+    imported = {name.replace("sklearn", "scikit-learn") for name in imported} - {"gilib"}
+    assert imported | {"matplotlib"} <= brought, "`history_.plot()` is made of it"
 
 
 def test_quickstart_prints_what_stands_beside_it(tmp_path, capsys):
