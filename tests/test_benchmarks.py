@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -139,10 +140,12 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     assert path.read_text() == '{"schema": 1'
 
 
-@pytest.mark.slow
-def test_a_folder_without_the_package_is_no_other_revision(tmp_path):
+def test_a_folder_without_the_package_is_no_other_revision(tmp_path, monkeypatch):
+    benchmark = load("revisions")
+    monkeypatch.setattr(benchmark, "subprocess", Mock())
+    monkeypatch.setattr(benchmark.Serving, "_answer", lambda self: str(BENCHMARKS.parent / "gilib"))
     with pytest.raises(SystemExit, match="holds no gilib"):
-        load("revisions").main([str(tmp_path), "--repeats", "1"])
+        benchmark.main([str(tmp_path), "--repeats", "1"])
 
 
 def test_threads_and_denormals_are_as_before_after_a_run(run, monkeypatch):

@@ -84,7 +84,7 @@ def test_the_bound_is_of_the_right_size():
     for depth in (3, 7):
         layers = one_unit_per_layer(20, depth)
         optimiser = torch.optim.Adam([p for layer in layers for p in layer], lr=0.02)
-        for _ in range(200):
+        for _ in range(100):
             optimiser.zero_grad()
             (-factorised_elbo(PROBLEM, layers) / 1000).backward()
             optimiser.step()

@@ -130,6 +130,8 @@ def test_smoke_runs_of_everything_in_order(monkeypatch):
     monkeypatch.setattr(uci_hmc, "hmc", drawn_from_the_prior)
     monkeypatch.setattr(uci_hmc, "BOUND_DRAWS", 50)
     monkeypatch.setattr(uci_hmc, "REPEATS", 2)
+    short = dataclasses.replace(uci.SCALES["smoke"], fac_steps=16, steps=10)
+    monkeypatch.setitem(uci.SCALES, "smoke", short)
     for name in ("uci_search", "uci", "uci_scale_prior", "uci_fixed_noise", "uci_hmc"):
         assert run_experiment(name, "smoke").added > 0
     records = load_records("uci")
