@@ -22,9 +22,8 @@ def tiny(empty_directory, monkeypatch):
 
     def write(name, text, labels=None):
         sha256 = "" if labels is None else sha256_of(X, torch.tensor(labels).double()[:, None])
-        entry = dataclasses.replace(
-            CLASSIFICATION_SETS[name], num_features=2, rows=3, sha256=sha256, ships=False
-        )
+        changes = {"num_features": 2, "rows": 3, "sha256": sha256, "ships": False}
+        entry = dataclasses.replace(CLASSIFICATION_SETS[name], **changes)
         monkeypatch.setitem(CLASSIFICATION_SETS, name, entry)
         path = empty_directory / "uci-classification" / entry.file
         path.parent.mkdir(parents=True)
@@ -86,9 +85,7 @@ def test_published_values(name, empty_directory):
 
 
 def test_what_ships_is_small():
-    packed = [
-        path.read_bytes() for path in (files("experiments") / "files").iterdir() if path.suffix == ".xz"
-    ]
+    packed = [path.read_bytes() for path in (files("experiments") / "files").glob("*.xz")]
     assert len(packed) == sum(entry.ships for entry in CLASSIFICATION_SETS.values()) == 2
     assert sum(map(len, packed)) < 900_000
     for content in packed:  # what unpacks it needs no more memory than the largest file

@@ -8,6 +8,7 @@ from bs4 import BeautifulSoup
 
 from experiments.plots import METHODS
 from experiments.sliders import Slider, SliderFrame
+from tests.support import refusals
 
 GRID = [-1.0, 0.0, 1.0]
 NARROW = SliderFrame("1 point", [0.0, 0.5, 1.0], [0.1, 0.2, 0.1], "Less sure in the middle.")
@@ -78,12 +79,15 @@ def test_a_reference_is_drawn_dashed_in_its_own_colour():
     assert not parse(slider()).find_all("path", attrs={"stroke-dasharray": True})
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"start must be one of 2 frames, from 0, got 2"):
-        slider(start=2)
-    with pytest.raises(ValueError, match=r"reference must have 3 values, as the grid, got 1"):
-        slider(reference=[1.0])
-    with pytest.raises(ValueError, match=r"frames\[0\].sd must have 3 values, as the grid, got 1"):
-        Slider("test", "Points", "About.", GRID, [SliderFrame("a", GRID, [1.0])], [], [])
-    with pytest.raises(ValueError, match=r"start must be one of 0 frames"):
-        Slider("test", "Points", "About.", GRID, [], [], [])
+SHORT = [SliderFrame("a", GRID, [1.0])]
+test_what_does_not_fit_is_refused = refusals(
+    [
+        (lambda: slider(start=2), "start must be one of 2 frames, from 0, got 2"),
+        (lambda: slider(reference=[1.0]), "reference must have 3 values, as the grid, got 1"),
+        (
+            lambda: Slider("a", "b", "c", GRID, SHORT, [], []),
+            r"frames\[0\].sd must have 3 values, as",
+        ),
+        (lambda: Slider("a", "b", "c", GRID, [], [], []), "start must be one of 0 frames"),
+    ]
+)

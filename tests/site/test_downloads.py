@@ -17,9 +17,8 @@ from tests.site.conftest import ROOT
 from tests.site.visits import visit
 from tests.support.clean import environment, run
 
-MARKUP = re.compile(
-    r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M
-)  # of MyST: a role, a directive, a label
+# of MyST: a role, a directive, a label
+MARKUP = re.compile(r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M)
 PASTED = SoupStrainer(class_="pasted-text")
 
 

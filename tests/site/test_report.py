@@ -83,6 +83,11 @@ SHOWN = """() => document.querySelectorAll(
     "details.report[data-paper]:not([hidden]) tbody tr:not([hidden])").length"""
 
 
+def choose(report, **filters):
+    for name, value in filters.items():
+        report.locator(f".report-filter select[name={name}]").select_option(value)
+
+
 def counted(report):
     shown, _, total, _ = report.locator(".report-filter output").inner_text().split()
     return [int(shown), int(total)]
@@ -94,11 +99,11 @@ def test_filters_choose_rows_and_say_how_many(report):
     verdicts = report.locator(".report-filter select[name=verdict] option").all_inner_texts()
     numbers = []
     for verdict in verdicts[1:]:
-        report.locator(".report-filter select[name=verdict]").select_option(verdict)
+        choose(report, verdict=verdict)
         numbers.append(counted(report)[0])
         assert numbers[-1] == report.evaluate(SHOWN) > 0
     assert sum(numbers) == total
-    report.locator(".report-filter select[name=dataset]").select_option("yacht")
+    choose(report, dataset="yacht")
     assert 0 < counted(report)[0] < numbers[-1]
     report.locator(".report-filter button").click()
     report.wait_for_function("document.querySelector('.report-filter output').textContent.startsWith('9')")
@@ -106,16 +111,14 @@ def test_filters_choose_rows_and_say_how_many(report):
 
 
 def test_few_rows_are_unfolded_and_all_of_them_fit(report):
-    for name, value in (("scale", "paper"), ("verdict", "worse"), ("dataset", "toy 1d")):
-        report.locator(f".report-filter select[name={name}]").select_option(value)
+    choose(report, scale="paper", verdict="worse", dataset="toy 1d")
     rows = report.locator("details.report[data-paper] tbody tr:visible")
     assert 0 < rows.count() == counted(report)[0]
     assert {row.inner_text().count("worse") for row in rows.all()} == {1}
 
 
 def test_filters_stand_in_the_address(report):
-    report.locator(".report-filter select[name=dataset]").select_option("yacht")
-    report.locator(".report-filter select[name=verdict]").select_option("worse")
+    choose(report, dataset="yacht", verdict="worse")
     chosen = counted(report)
     assert "dataset=yacht&verdict=worse" in report.url
     report.goto(report.url)
@@ -141,7 +144,7 @@ def test_filters_work_by_keyboard(report):
 def test_a_link_to_what_is_filtered_out_shows_it(report):
     papers = report.locator(".report-filter select[name=paper] option").all_inner_texts()
     other = next(name for name in papers if name.startswith("Lindinger"))
-    report.locator(".report-filter select[name=paper]").select_option(other)
+    choose(report, paper=other)
     folded = report.locator(f"details#{TABLE}")
     assert folded.is_hidden()
     report.locator(f"a[href='#{TABLE}']").click()

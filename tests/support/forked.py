@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import runpy
 import sys
+import time
 
 import pytest  # noqa: F401
 import torch._dynamo  # what the first optimiser of a process opens
@@ -26,6 +27,13 @@ def run(work, *arguments, folder=None):
     process = start(work, *arguments, folder=folder)
     process.join(300.0)
     return process.exitcode
+
+
+def wait_until(condition, seconds=120.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.02)
 
 
 def script(path, *arguments):

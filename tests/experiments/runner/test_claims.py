@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,7 @@ def run_beside_another(name):
         with open("worked", "a") as stream:
             stream.write(configs[0].task + "\n")
         Path(f"began-{name}").touch()
-        while len(list(Path().glob("began-*"))) < 2:
-            time.sleep(0.01)
+        forked.wait_until(lambda: len(list(Path().glob("began-*"))) == 2, 600.0)
         return tiny.run(configs, job)
 
     EXPERIMENTS["tiny"] = dataclasses.replace(tiny.TINY, run=noted)
@@ -90,10 +88,7 @@ def test_an_end_by_an_error_gives_everything_back(instead):
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
     waits = forked.start(run_beside_another, "a", folder=tmp_path)
-    limit = time.monotonic() + 120.0
-    while not (tmp_path / "began-a").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    forked.wait_until((tmp_path / "began-a").exists)
     held = next(checkpoints("tiny").glob("*.lock"))
     waits.kill()
     waits.join()

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from tests.support import forked
 def compete(name, other):
     """Append 80 records, half of which another process appends, too."""
     Path(name).touch()
-    while not Path(other).exists():
-        time.sleep(0.001)
+    forked.wait_until(Path(other).exists)
     head = {"experiment": "trial", "scale": "smoke", "metrics": {}}
     for k in range(40):
         append("trial", [{"id": i, "config": {"name": i}, **head} for i in (f"{name}-{k}", f"both-{k}")])
