@@ -26,21 +26,18 @@ def tiny(empty_directory, monkeypatch):
         entry = dataclasses.replace(CLASSIFICATION_SETS[name], **changes)
         monkeypatch.setitem(CLASSIFICATION_SETS, name, entry)
         path = empty_directory / "uci-classification" / entry.file
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
     return write
 
 
-def test_labels_are_in_the_last_column(tiny):
+def test_labels_are_in_the_last_or_a_named_column_and_numbers_of_rows_are_dropped(tiny):
     tiny("telescope", TABLE, [1, 0, 1])
     data = load_classification("telescope")
     assert torch.equal(data.x, X) and data.y.tolist() == [1, 0, 1]
     assert data.class_names == ("hadron", "gamma") and data.licence and data.source
-
-
-def test_labels_are_in_a_named_column_and_numbers_of_rows_are_dropped(tiny):
     tiny("diabetes", HEADED)
     data = load_classification("diabetes")
     assert torch.equal(data.x, X) and data.y.tolist() == [0, 1, 0]

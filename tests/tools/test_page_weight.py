@@ -31,10 +31,19 @@ def test_a_page_keeps_the_scripts_that_it_needs():
     assert not any(name in reading for name in ("searchtools", "language_data", "searchindex"))
 
 
-def test_cells_that_another_follows_go_without_an_end():
-    row = '<tr><td class="a">1</td><td>2</td>\n<td></td></tr><tr><td>3</td></tr>'
-    expected = '<tr><td class="a">1<td>2\n<td></td></tr><tr><td>3</td></tr>'
-    assert page_weight.lighter_page(row, searches=False) == expected
+WORD = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
+SIGN = '<dt class="sig py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
+ROW = '<tr><td class="a">1</td><td>2</td>\n<td></td></tr><tr><td>3</td></tr>'
+LIGHTER = {
+    WORD: '<code>a <span class="o">+</span></code>',
+    SIGN: '<dt class="sig py">x:</dt>',
+    ROW: '<tr><td class="a">1<td>2\n<td></td></tr><tr><td>3</td></tr>',  # no end where a cell follows
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LIGHTER.items())
+def test_words_of_code_parts_of_signatures_and_cells_are_lighter(text, expected):
+    assert page_weight.lighter_page(text, searches=False) == expected
 
 
 def test_the_style_keeps_used_icons_and_all_else(style):
@@ -79,10 +88,3 @@ def test_a_build_that_failed_is_left_alone(tmp_path):
     (tmp_path / "index.html").write_text(PAGE)
     page_weight.lighten(SimpleNamespace(outdir=str(tmp_path)), RuntimeError())
     assert (tmp_path / "index.html").read_text() == PAGE
-
-
-def test_words_of_code_and_parts_of_signatures_go_without_an_element():
-    word = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
-    sign = '<dt class="sig py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
-    expected = '<code>a <span class="o">+</span></code><dt class="sig py">x:</dt>'
-    assert page_weight.lighter_page(word + sign, searches=False) == expected

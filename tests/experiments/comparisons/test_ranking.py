@@ -52,14 +52,11 @@ def test_the_p_value_is_that_of_a_two_way_analysis_of_variance_of_ranks():
     assert found.p_value == pytest.approx(stats.f.sf(float(value), k - 1, (k - 1) * (n - 1)), rel=1e-10)
 
 
-def test_blocks_that_agree_are_certain_and_equal_methods_are_not():
+def test_blocks_that_agree_are_certain_equal_methods_are_not_and_what_broke_down_ranks_last():
     agreed = rank([{"a": 2.0, "b": 1.0, "c": 0.0}] * 3)
     assert agreed.statistic == pytest.approx(6.0) and agreed.p_value == 0.0
     equal = rank([{"a": 1.0, "b": 1.0}] * 3)
     assert equal.statistic == 0.0 and equal.p_value == 1.0
-
-
-def test_a_training_that_broke_down_ranks_last():
     found = rank([{"a": None, "b": -1e9, "c": None}])
     assert found.ranks == {"a": (2.5,), "b": (1.0,), "c": (2.5,)}
 

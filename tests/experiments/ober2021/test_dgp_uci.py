@@ -72,6 +72,8 @@ def test_dsvi_starts_at_clusters_and_nearly_fixed_layers():
         root = layer.weights.root.detach()
         assert_equal(root, (start * torch.eye(8, dtype=D)).expand_as(root))
     assert_equal(likelihood.noise_variance.detach(), torch.full((2,), 0.01, dtype=D))
+    local = processes(built("li", (0, 3), depth=3, centred=True)[1])
+    assert all(torch.equal(a.inducing_inputs, b.inducing_inputs) for a, b in zip(layers, local, strict=True))
 
 
 @pytest.mark.parametrize("method", dgp_uci.METHODS)
@@ -149,14 +151,6 @@ def test_hidden_layers_may_have_another_posterior_and_local_outputs_may_be_integ
     for marginalise in (False, True):
         built = dgp_uci_run.posteriors(config("li", marginalise=marginalise), 8)
         assert all(posterior.marginalise is marginalise for posterior in built)
-
-
-def test_local_inducing_inputs_may_start_at_centres():
-    """Those of doubly stochastic inference, in every layer's coordinates."""
-    data = uci_splits.load("yacht", [0, 1], CPU)
-    one, other = (dgp_uci_run.build(config(m, centred=m == "li"), data, [0, 1])[0] for m in ("li", "dsvi"))
-    for local, free in zip(processes(one), processes(other), strict=True):
-        assert torch.equal(local.inducing_inputs, free.inducing_inputs)
 
 
 def highest_evidence(x, y):

@@ -50,9 +50,6 @@ def test_what_is_left_of_the_groups_are_the_same_groups(size):
         assert set(make_groups(grid, sorted(number for group in left for number in group))) == set(left)
 
 
-def test_without_a_key_everything_runs_alone():
+def test_without_a_key_everything_runs_alone_and_a_truth_value_is_no_number():
     assert make_groups(dataclasses.replace(TINY, group=None), "abc") == [("a",), ("b",), ("c",)]
-
-
-def test_a_truth_value_is_no_number():
     assert not matches(1, "true") and not matches(True, "1") and not matches(0, "false")

@@ -70,16 +70,12 @@ def test_a_group_that_does_not_fit_is_halved_until_it_does():
         work(0)
 
 
-def test_a_metric_that_is_not_finite_counts_as_diverged():
-    def run(configs, job):
-        return [{"data": {"name": "none"}, "metrics": {"elbo": float("inf")}}]
-
-    (record,) = Work("tiny", run)(CONFIGS[:1]).records
+def test_bodies_that_cannot_be_records():
+    """A metric that is not finite counts as diverged."""
+    body = {"data": {"name": "none"}, "metrics": {"elbo": float("inf")}}
+    (record,) = Work("tiny", lambda configs, job: [body])(CONFIGS[:1]).records
     assert record["error"] == "a metric is not finite" and record["metrics"] == {}
     assert record["data"] == {"name": "none"}
-
-
-def test_bodies_that_cannot_be_records_are_errors():
     with pytest.raises(RecordError, match="tiny returned 1 records for 5 configurations"):
         Work("tiny", lambda configs, job: [{}])(CONFIGS)
     with pytest.raises(RecordError, match="not plain data"):
