@@ -22,13 +22,10 @@ def test_mean_and_error_over_splits(papers):
     assert found.values == (1.0, 2.0, 6.0) and found.diverged == 0
 
 
-def test_smoke_never_counts(papers):
+def test_the_largest_scale_counts_and_smoke_never(papers):
     found = compare(papers, *scores(1.0, scale="smoke"))
     assert found.measured is None and found.verdict == Verdict.NOT_RUN and found.deviation is None
-
-
-def test_the_largest_scale_counts(papers):
-    found = compare(papers, *scores(1.0, scale="smoke"), *scores(2.0, 3.0, scale="reduced"))
+    found = compare(papers, *scores(2.0, 3.0, scale="reduced"))
     assert found.measured.scale == "reduced" and not found.measured.is_whole
     assert found.length == Length.SHORTER and found.measured.values == (2.0, 3.0)
     record(papers, *scores(5.0, scale="paper"))
