@@ -44,14 +44,8 @@ def test_a_long_name_breaks_after_its_dots_and_a_number_nowhere(browser, address
 def test_a_missing_page_leads_back_from_any_depth(browser, address, site):
     page = browser.new_page()
     page.route("**/gone.html", lambda route: route.fulfill(path=site / "404.html"))
-    paths = (
-        ("/a-book/", ""),
-        ("/a-book/", "book/"),
-        ("/book/", "book/chapters/"),
-        ("/", "book/"),
-        ("/", "_modules/gilib/"),
-    )
-    for start, folder in paths:
+    paths = [("/a-book/", ""), ("/a-book/", "book/"), ("/book/", "book/chapters/"), ("/", "book/")]
+    for start, folder in [*paths, ("/", "_modules/gilib/")]:
         page.goto(f"{address}{start}{folder}gone.html")
         links = page.locator("a").evaluate_all("(links) => links.map((link) => new URL(link.href).pathname)")
         assert links == [f"{start}index.html", f"{start}search.html"]

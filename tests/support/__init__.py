@@ -49,19 +49,9 @@ def small_net(posterior, prior=None, *, hidden=(3,), points=5, seed=0, shake=0.3
     settings.setdefault("activation", torch.nn.Tanh)
     last = posterior[-1] if isinstance(posterior, (tuple, list)) else posterior
     targets = normals(points, 2, seed=seed + 11) if isinstance(last, gilib.GlobalInducing) else None
-    net = gilib.models.mlp(
-        2,
-        hidden,
-        2,
-        posterior=posterior,
-        prior=prior,
-        inducing_points=normals(points, 2, seed=seed + 10),
-        pseudo_outputs=targets,
-        generator=seeded(seed),
-        dtype=D,
-        **settings,
-    )
-    return shaken(net, shake, seed)
+    settings |= {"posterior": posterior, "prior": prior, "generator": seeded(seed), "dtype": D}
+    settings |= {"inducing_points": normals(points, 2, seed=seed + 10), "pseudo_outputs": targets}
+    return shaken(gilib.models.mlp(2, hidden, 2, **settings), shake, seed)
 
 
 def shaken(module, size=0.3, seed=0):

@@ -14,12 +14,9 @@ from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
 from gilib.data import DataError
 from tests.experiments import tiny
+from tests.experiments.recorded import measured
 
 ROOT = Path(__file__).parents[3]
-
-
-def measured(name):
-    return {str(record["config"]): record["metrics"] for record in load_records(name)}
 
 
 def no_data(configs, job):
@@ -52,20 +49,13 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
     assert measured("tiny") == measured("unlucky"), "where it runs makes no difference"
 
 
-class RayTaskError(Exception):
-    """Stands for the error of that name."""
-
-
-class LostError(Exception):
-    """Stands for every other error of Ray."""
-
-
 @pytest.fixture
 def ray(monkeypatch):
     """A stand-in for Ray that notes what it is asked for, and does tasks at once."""
     stub = types.ModuleType("ray")
-    stub.asked, stub.lost = [], []
-    stub.exceptions = types.SimpleNamespace(RayTaskError=RayTaskError, RayError=LostError)
+    stub.asked = []
+    errors = {name: type(name, (Exception,), {}) for name in ("RayTaskError", "RayError")}
+    stub.exceptions = types.SimpleNamespace(**errors)
     stub.is_initialized = lambda: False
     stub.init = lambda **settings: stub.asked.append(settings)
     stub.shutdown = lambda: stub.asked.append("shutdown")
@@ -105,7 +95,7 @@ def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(
 
 def test_a_task_that_is_lost_too_often_is_reported(ray):
     def lose(configs, job):
-        raise LostError("the node died")
+        raise ray.exceptions.RayError("the node died")
 
     with pytest.raises(RecordError, match="lost 4 times: what was recorded is kept.*the node died"):
         list(cluster.on_ray(Work("tiny", lose), [tuple(tiny.configurations("smoke"))], 0.0))
