@@ -81,10 +81,7 @@ test_what_does_not_fit_is_refused = refusals(
     [
         (lambda: slider(start=2), "start must be one of 2 frames, from 0, got 2"),
         (lambda: slider(reference=[1.0]), "reference must have 3 values, as the grid, got 1"),
-        (
-            lambda: Slider("a", "b", "c", GRID, SHORT, [], []),
-            r"frames\[0\].sd must have 3 values, as",
-        ),
+        (lambda: Slider("a", "b", "c", GRID, SHORT, [], []), r"frames\[0\].sd must have 3 values, as"),
         (lambda: Slider("a", "b", "c", GRID, [], [], []), "start must be one of 0 frames"),
     ]
 )

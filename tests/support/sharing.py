@@ -22,7 +22,7 @@ IMAGES, LABELS = normals(9, 1, 8, 8), torch.arange(9) % 3
 SEEDS, RATES = [7, 1, 4], [0.003, 0.01, 0.03]
 WORLD, STEPS = 2, 10
 CONJUGATE, KEPT = gilib.posteriors.Conjugate(), Bali(keep_moments=True)
-FAST, ONE_FAST = gilib.Adam(0.03), gilib.Adam([0.01, 1e4, 0.01])
+FREEZE, FAST, UNEVEN = {"on_divergence": "freeze"}, gilib.Adam(0.03), gilib.Adam([0.01, 1e4, 0.01])
 
 
 def fit(net, x=X, y=Y, likelihood=None, *, steps=STEPS, **settings):
@@ -73,12 +73,7 @@ CASES = {
     "lenet": lambda **s: lenet(augment=random_flip_and_crop, **s),
     "resnet": resnet,
     "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, rule=gilib.Adam(RATES), batch_size=7, **s),
-    "frozen": lambda **s: fit(
-        mlp(gilib.Factorised(), replicas=(3,)),
-        rule=gilib.Adam([0.01, 1e4, 0.01]),
-        on_divergence="freeze",
-        **s,
-    ),
+    "frozen": lambda **s: fit(mlp(gilib.Factorised(), replicas=(3,)), rule=UNEVEN, **FREEZE, **s),
     "two dtypes": single_precision,
     "processes": lambda **s: fit(NETWORKS["global"](), batch_size=7, **s),
     "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),

@@ -82,11 +82,8 @@ def test_as_a_program_it_prints_the_path_or_fails_with_the_sentence(tmp_path):
     found = subprocess.run(program, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=True)
     assert found.stdout == f"{tmp_path / 'chromium'}\n"
     bare = "import sys, browser; browser.PLACES = (); sys.exit(browser.problem())"
+    there = {"PATH": str(tmp_path / "nothing"), "PYTHONPATH": str(stages.ROOT / "tools")}
     failed = subprocess.run(
-        [sys.executable, "-c", bare],
-        env={"PATH": str(tmp_path / "nothing"), "PYTHONPATH": str(stages.ROOT / "tools")},
-        capture_output=True,
-        text=True,
-        check=False,
+        [*program[:1], "-c", bare], env=there, capture_output=True, text=True, check=False
     )
     assert failed.returncode == 1 and failed.stderr.startswith(NONE)

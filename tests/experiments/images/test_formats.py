@@ -215,6 +215,7 @@ HTML, ZIP = b"<html>not found</html>", zipped(pictures())
 PLACE = ZIP.index(b"train/cat/0001.jpg") + 200
 FLIPPED = ZIP[:PLACE] + bytes([ZIP[PLACE] ^ 255]) + ZIP[PLACE + 1 :]
 X, ONES = random_bytes(32, 32, 3, 5), np.ones((5, 1))
+MATLAB = matlab(X=X)
 
 
 def idx(content):
@@ -253,11 +254,7 @@ test_damaged_files = refusals(
     [
         *not_whole("whole gzip file", formats.gunzip, HTML, *GZIP),
         *not_whole("whole zip archive", formats.zip_fingerprint, HTML, b"", ZIP[:-30]),
-        *not_whole(
-            "MATLAB file that can be read",
-            lambda read: formats.decode_svhn([read]),
-            *(b"", HTML, matlab(X=X)[:900]),
-        ),
+        *not_whole("MATLAB file .* read", lambda f: formats.decode_svhn([f]), b"", HTML, MATLAB[:900]),
         (lambda: idx(b""), "begins with '', wanted '00000803' and 3 sizes"),
         (lambda: idx(idx_bytes(random_bytes(5))), "bytes with 3 axes: it begins with '00000801'"),
         (lambda: idx(b"\0\0\x08\x03\0\0"), "wanted '00000803' and 3 sizes"),

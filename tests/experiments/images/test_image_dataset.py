@@ -128,10 +128,7 @@ test_things_that_are_no_pixels = refusals(
         (lambda: ImageNormalisation.fit(IMAGES.numpy()), "pixels from 0 to 255, got ndarray"),
         (lambda: FITTED.x(IMAGES, torch.int64), "dtype must be a floating-point type .* got torch.int64"),
         (lambda: FITTED.invert_x(IMAGES), "normalised images of a floating-point type, got torch.uint8"),
-        (
-            lambda: ImageNormalisation((0.1,), torch.ones(1)),
-            "x_mean must be a floating-point tensor, got .*use",
-        ),
+        (lambda: ImageNormalisation((0.1,), torch.ones(1)), "x_mean must be a floating-point tensor, got"),
     ],
     TypeError,
 )

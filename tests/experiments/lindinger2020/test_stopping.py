@@ -68,12 +68,8 @@ def test_a_pause_changes_nothing(tmp_path, monkeypatch):
         net, likelihood = small_net(gilib.Factorised()), gilib.Gaussian(0.1)
         stop = HoldOut(likelihood, X, Y, start=40, num_samples=2)
         stop.strips = gilib.training.FallingStrips(stop.strips.score, 10, 2)
-        settings = {
-            "num_samples": 2,
-            "callbacks": [stop],
-            "progress": False,
-            "checkpoint": Checkpoint(path, 1),
-        }
+        settings = {"num_samples": 2, "callbacks": [stop], "progress": False}
+        settings["checkpoint"] = Checkpoint(path, every=1)
         data = normals(20, 2), normals(20, 2, seed=1)
         history = gilib.fit(net, likelihood, *data, rule=gilib.Adam(), steps=count, **settings)
         return history.elbo, stop.state_dict()

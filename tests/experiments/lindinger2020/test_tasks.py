@@ -93,15 +93,9 @@ def test_boston_has_the_sizes_of_the_paper_and_original_targets():
 
 test_bad_input = refusals(
     [
-        (
-            lambda: tasks.load("boston", "between", 0),
-            "unknown task 'between': choose one of 'extrapolation', 'int",
-        ),
+        (lambda: tasks.load("boston", "between", 0), "unknown task 'between': choose one of"),
         (lambda: tasks.load("boston", "extrapolation", -1), "repetition must be"),
-        (
-            lambda: tasks.load("boston", "extrapolation", 0, 1.0),
-            "held_out must be at least 0 and below 1, got 1.0",
-        ),
+        (lambda: tasks.load("boston", "extrapolation", 0, 1.0), "at least 0 and below 1, got 1.0"),
         (lambda: tasks.load("boston", "extrapolation", 0, math.nan), "held_out must be .* below 1, got nan"),
     ]
 )

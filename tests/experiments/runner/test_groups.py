@@ -19,17 +19,11 @@ def test_filters_of_one_field_are_alternatives_and_fields_combine():
 
 test_what_finds_nothing_says_what_there_is = refusals(
     [
-        (
-            lambda: select_configs(TINY, "smoke", ["dataset=boston"]),
-            "unknown field 'dataset' .* are task",
-        ),
+        (lambda: select_configs(TINY, "smoke", ["dataset=boston"]), "unknown field .* are task"),
         (lambda: select_configs(TINY, "smoke", ["seed"]), "form field=value, got 'seed'"),
         (lambda: select_configs(TINY, "smoke", ["seed=7"]), "'smoke' has seed=7. There are seed: 0, 1"),
         (lambda: select_configs(TINY, "smoke", ["seed=True"]), "no configuration"),
-        (
-            lambda: select_configs(TINY, "long"),
-            "unknown scale 'long': choose one of 'smoke', 'reduced', 'paper'",
-        ),
+        (lambda: select_configs(TINY, "long"), "unknown scale 'long': choose one of 'smoke', "),
     ]
 )
 
