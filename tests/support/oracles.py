@@ -11,8 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from gilib.convolution import Windows
 from gilib.sites import ConvolutionWeights, DenseWeights
-
-STANDARD_ERRORS = 6.0
+from tests.support import assert_mean as assert_mean_within  # noqa: F401
 
 
 def normal(generator, *shape):
@@ -44,14 +43,9 @@ def condition_jointly(prior, features, noise, targets):
     return gain @ targets, joint[:size, :size] - gain @ joint[size:, :size]
 
 
-def gaussian_log_prob(value, mean, covariance):
-    """The log-density log N(value; mean, covariance) of vectors `[..., n]`, by torch.distributions."""
-    return MultivariateNormal(mean, covariance).log_prob(value)
-
-
 def columns_log_prob(columns, mean, covariance):
     """Σ_o log N(w_o; mean_o, covariance_o) of `[..., I, O]`; the covariances are `[..., O or 1, I, I]`."""
-    return gaussian_log_prob(columns.mT, mean.mT, covariance).sum(-1)
+    return MultivariateNormal(mean.mT, covariance).log_prob(columns.mT).sum(-1)
 
 
 def plain_sample(precision, shift, noise):
@@ -65,15 +59,6 @@ def plain_sample(precision, shift, noise):
     log_det = torch.logdet(precision)
     log_q = 0.5 * (columns * (log_det - size * math.log(2 * math.pi)) - quadratic)
     return weights, log_q.sum(-1)
-
-
-def assert_mean_within(samples, expected):
-    """The mean over the first axis lies within six standard errors of what is expected, entry by entry."""
-    error = samples.std(0) / math.sqrt(len(samples))
-    deviation = (samples.mean(0) - expected).abs()
-    assert (deviation <= STANDARD_ERRORS * error).all(), (
-        f"{float((deviation / error).max()):.1f} standard errors"
-    )
 
 
 def assert_gradients(parameters, outputs, structural_zeros=None):
