@@ -54,10 +54,6 @@ def test_a_band_is_mean_and_one_standard_deviation():
     assert (corners.min(), corners.max()) == (0.5, 2.5)
     plots.error_bars(axes, [0.0], [1.0], [0.1], "hmc")
     assert axes.get_legend_handles_labels()[1][-1] == "HMC"
-
-
-def test_a_method_without_a_look_is_named():
-    figure, axes = plots.panels()
     with pytest.raises(ValueError, match="unknown method 'global': choose one of 'fac', 'li', 'gi'"):
         plots.band(axes, [0.0], [1.0], [0.5], "global")
 

@@ -35,6 +35,7 @@ def shown(**options):
 
 
 def test_a_value_takes_its_largest_complete_scale():
+    assert scales_of("tiny", "task") == {} and select("tiny", each="task") == []
     record("reduced", "sine", "cube")
     record("long", "sine")
     assert shown() == {"sine": {"long"}, "cube": {"reduced"}}
@@ -90,7 +91,3 @@ def test_a_grid_that_needs_other_records_first_is_not_complete(instead):
     instead(scales=SCALES, configurations=after_another)
     record("reduced", "sine")
     assert shown()["sine"] == {"reduced"}
-
-
-def test_nothing_recorded_is_nothing_shown():
-    assert scales_of("tiny", "task") == {} and select("tiny", each="task") == []

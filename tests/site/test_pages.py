@@ -113,13 +113,10 @@ WEIGHTS = """Object.fromEntries(
         .map((entry) => [entry.name, entry.decodedBodySize]))"""
 
 
-def test_front_door_leads_to_the_book(browser, address):
+def test_the_front_door_leads_to_the_book_whose_button_changes_the_theme(browser, address):
     with visit(browser, address, "index.html", "light") as found:
         found.page.wait_for_url("**/book/intro.html")
         assert found.page.locator("h1").first.inner_text().startswith("A layer draws a function")
-
-
-def test_theme_button_changes_the_theme(browser, address):
     with visit(browser, address, "book/intro.html", "light") as found:
         found.page.locator("button.theme-switch-button").locator("visible=true").first.click()
         found.page.wait_for_function("document.documentElement.dataset.mode !== 'auto'")

@@ -46,14 +46,11 @@ def test_every_room_is_on_one_page_and_every_page_on_the_landing_page():
     assert sorted(re.findall(r"\{ref\}`(api-[\w-]+)`", landing)) == [f"api-{page.stem}" for page in PAGES]
 
 
-def test_a_name_has_its_own_place_or_that_of_its_room():
+def test_a_name_has_its_own_place_or_that_of_its_room_and_nonsense_is_named():
     table = derivations.parse("# note\n\n[layers] derived a b\nGP shown c\n[data] see d\n")
     assert table["layers"].place.sentence() == "Derived in :ref:`a`, :ref:`b`."
     assert table["layers"].names["GP"].sentence() == "Shown in :ref:`c`."
     assert table["data"].place.sentence() == "See :ref:`d`." and table["data"].names == {}
-
-
-def test_a_line_that_makes_no_sense_is_named():
     with pytest.raises(ValueError, match=r"line 2 must be 'Name derived\|shown\|see label ...', got 'GP c'"):
         derivations.parse("[layers] derived a\nGP c")
     with pytest.raises(ValueError, match=r"line 1: GP stands before the first \[room\]"):

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import re
 from dataclasses import replace
 from importlib.resources import files
 
@@ -102,14 +101,6 @@ def test_what_is_fetched_is_held_to_its_sha256_before_it_is_unpacked(remote, emp
     assert leftovers(empty_directory) == set(NAMES[:3])
     (remote / NAMES[3]).write_bytes(sample_bytes()[NAMES[3]])
     assert load_images("mnist").label == "MNIST"
-
-
-def test_every_file_that_can_be_fetched_has_a_sha256_and_a_safe_address():
-    layouts = [layout for entry in catalogue.IMAGE_SETS.values() for layout in entry.layouts if layout.url]
-    assert len(layouts) == 4
-    for layout in layouts:
-        assert layout.url.startswith("https://") and len(layout.sha256) == len(layout.files)
-        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in layout.sha256)
 
 
 def test_a_damaged_copy_on_disk_is_named_with_its_remedy(remote, empty_directory):

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
@@ -76,13 +77,17 @@ def centroid_accuracy(data):
     return 100 * (distance.argmin(1) == data.test_y).double().mean().item()
 
 
-def test_names():
+def test_sets_have_names_sources_and_fingerprints_and_what_can_be_fetched_a_safe_address():
     assert image_names() == ("cifar10", "fashion-mnist", "mnist", "mnist-500", "svhn")
     assert [name for name in image_names() if IMAGE_SETS[name].ships] == [SHIPPED]
+    assert sum(bool(layout.url) for entry in IMAGE_SETS.values() for layout in entry.layouts) == 4
     for entry in IMAGE_SETS.values():
         assert entry.source and entry.licence and len(entry.class_names) == 10
         for layout in entry.layouts:
             assert {len(variant.fingerprints) for variant in layout.variants} == {len(layout.files)}
+            if layout.url:
+                assert layout.url.startswith("https://") and len(layout.sha256) == len(layout.files)
+                assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in layout.sha256)
 
 
 def test_the_sample(sample):
