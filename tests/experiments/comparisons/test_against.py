@@ -114,14 +114,11 @@ def test_a_process_sees_no_more_points_than_it_may(yacht, monkeypatch):
     assert (few.sd.mean() > rivals.gaussian_process(yacht, 0, 0).prediction.sd.mean()).all()
 
 
-def test_boostings_intervals_are_its_quantiles(yacht):
+def test_boostings_intervals_are_its_quantiles_and_members_of_an_ensemble_differ(yacht):
     found = rivals.gradient_boosting(yacht, 0, 0)
     assert 0.0 < found.more["coverage_90"] <= 1.0
     wide = dataclasses.replace(yacht, test_y=yacht.test_y + 100.0)
     assert rivals.gradient_boosting(wide, 0, 0).more["coverage_90"] == 0.0
-
-
-def test_an_ensemble_has_five_members_that_differ(yacht):
     means = rivals.ensemble(yacht, 0, 3).prediction.means
     assert means.shape == (5, 31, 1)
     assert (torch.pdist(means[..., 0]) > 1e-3).all()

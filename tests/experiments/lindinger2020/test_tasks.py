@@ -77,16 +77,13 @@ def test_repetitions_are_their_own_and_the_same_again(task):
     assert set(first.test_y.flatten().tolist()) != set(second.test_y.flatten().tolist())
 
 
-def test_the_shown_points_are_the_same_whatever_is_held_out():
+def test_the_shown_points_are_the_same_whatever_is_held_out_and_targets_are_the_original_ones():
     first, second = (tasks.load("wine", "extrapolation", 2, held) for held in (0.0, 0.1))
     assert torch.equal(first.shown, second.shown) and torch.equal(first.test_x, second.test_x)
     assert len(first.shown) == len(first.shown.unique()) == tasks.SHOWN < len(first.test_x)
     assert len(first.held_x) == 0 and len(first.x) == len(first.all_x) == len(second.all_x)
-
-
-def test_boston_has_the_sizes_of_the_paper_and_original_targets():
     found = tasks.load("boston", "extrapolation", 0, 0.0)
-    assert (len(found.x), len(found.test_x)) == (253, 253)
+    assert (len(found.x), len(found.test_x)) == (253, 253), "the sizes of the paper"
     assert set(found.test_y.flatten().tolist()) <= set(load_uci("boston").y.flatten().tolist())
     assert found.x.dtype == torch.float32 and found.test_y.dtype == D
 

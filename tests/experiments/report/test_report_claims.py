@@ -79,13 +79,10 @@ def test_a_row_without_a_number_is_named(papers, name, value):
         report.claims()
 
 
-def test_a_missing_column_is_named(papers):
-    (papers / "printed").mkdir()
-    (papers / "printed" / "short.csv").write_text("source,value\nA,1\n")
-    with pytest.raises(RecordError, match=r"short.csv, row 1: no table, dataset, .*; add what is missing"):
-        report.claims()
-
-
-def test_no_printed_tables_is_an_error(papers):
+def test_no_printed_tables_and_a_missing_column_are_named(papers):
     with pytest.raises(RecordError, match="no printed tables in .*printed: run from a checkout"):
         report.comparisons({})
+    (papers / "printed").mkdir()
+    (papers / "printed" / "short.csv").write_text("source,value\nA,1\n")
+    with pytest.raises(RecordError, match="short.csv, row 1: no table, dataset, .*; add what is missing"):
+        report.claims()

@@ -78,12 +78,10 @@ def test_a_record_that_does_not_fit_is_named_before_work_starts(results, instead
             select("tiny")
 
 
-def test_an_empty_variable_is_none(monkeypatch):
+def test_printed_tables_keep_their_digits(kept, monkeypatch):
+    """An empty variable is none."""
     monkeypatch.setenv("GILIB_RESULTS", "")
     assert results_directory() == Path(__file__).parents[3] / "results"
-
-
-def test_printed_tables_keep_their_digits(kept):
     rows = printed("ober2021_table2_toy_elbo_variances")
     assert {row["value"] for row in rows if row["method"] == "global_inducing"} >= {"2.236", "0.4820"}
     with pytest.raises(RecordError, match="there are .*repro_gip_elbo_iwbo"):
