@@ -125,7 +125,6 @@ def test_a_training_is_resumed_where_it_was_paused(name, tmp_path):
 WILD = {
     "depth": DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2),
     "dgp_uci": dataclasses.replace(PAUSED["dgp_uci"], steps=30, lr=1e6),
-    "uci": dataclasses.replace(PAUSED["uci"], steps=60, lr=1e6),
     "posteriors": PosteriorConfig("yacht", "vogn", 0, 1e12, steps=40, batch_size=100, test_samples=5),
 }
 

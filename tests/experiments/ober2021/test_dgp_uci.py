@@ -30,11 +30,6 @@ def processes(net):
     return [layer for layer in net.modules() if isinstance(layer, gilib.GP)]
 
 
-def test_a_replica_has_the_seed_of_its_split():
-    data = uci_splits.load("yacht", (3, 5), CPU, D)
-    assert dgp_uci_run.training([config(split=k) for k in (3, 5)], data).settings["seed"] == [3, 5]
-
-
 def test_global_inducing_starts_at_training_points_with_their_targets():
     """In every layer the log-precisions of App. O, and in the last the targets of the inducing inputs."""
     data, net, _ = built("gi", (0, 3))
@@ -84,8 +79,9 @@ def test_kernels_start_where_the_reference_code_has_them(method):
     assert found == {"kernel_variances": [2.0] * 3, "lengthscales": [[2.0] * 3] * 3}
 
 
-def test_the_recorded_lengthscales_are_those_of_their_layer_and_split():
-    _, net, _ = built("dsvi", (0, 3))
+def test_seeds_and_recorded_lengthscales_are_those_of_their_layer_and_split():
+    data, net, _ = built("dsvi", (0, 3))
+    assert dgp_uci_run.training([config(split=k) for k in (0, 3)], data).settings["seed"] == [0, 3]
     last = processes(net)[-1]
     last.hyperparameters.log["lengthscale"].data[1] = torch.tensor([3.0, 1.0, 2.0, 7.0, 5.0, 4.0], dtype=D)
     last.hyperparameters.log["variance"].data[1] = math.log(9.0)
