@@ -71,16 +71,26 @@ def test_every_benchmark_has_a_small_run_here():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A benchmark's command line, and the records that it leaves; on products of a moment."""
-    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+def small(monkeypatch):
+    """A benchmark on products of a moment."""
 
-    def run(name, *options):
+    def small(name):
         benchmark = load(name)
         monkeypatch.setattr(benchmark, "check", lambda *_: None, raising=False)  # tested above
         monkeypatch.setattr(sys.modules["measures"], "PRODUCT_SIZE", {"cpu": 128})
         monkeypatch.setattr(sys.modules["measures"], "COPIED", 2**16)
-        benchmark.main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
+        return benchmark
+
+    return small
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, small):
+    """A benchmark's command line, and the records that it leaves."""
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+
+    def run(name, *options):
+        small(name).main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
         path = tmp_path / "benchmarks.jsonl"
         return read_records(path) if path.exists() else []
 
@@ -140,8 +150,8 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     assert path.read_text() == '{"schema": 1'
 
 
-def test_a_folder_without_the_package_is_no_other_revision(tmp_path, monkeypatch):
-    benchmark = load("revisions")
+def test_a_folder_without_the_package_is_no_other_revision(tmp_path, monkeypatch, small):
+    benchmark = small("revisions")
     monkeypatch.setattr(benchmark, "subprocess", Mock())
     monkeypatch.setattr(benchmark.Serving, "_answer", lambda self: str(BENCHMARKS.parent / "gilib"))
     with pytest.raises(SystemExit, match="holds no gilib"):
