@@ -1,7 +1,5 @@
 """Shared by all tests: one thread, a seeded generator, and float64 for the modules that ask for it."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -37,13 +35,13 @@ def float64():
 
 
 @pytest.fixture
-def generator() -> torch.Generator:
+def generator():
     """A source of random numbers that is the same in every test."""
     return torch.Generator().manual_seed(20210)
 
 
 @pytest.fixture
-def empty_directory(tmp_path, monkeypatch) -> Path:
+def empty_directory(tmp_path, monkeypatch):
     """An empty data directory, with an empty user cache beside it."""
     monkeypatch.setenv("GILIB_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

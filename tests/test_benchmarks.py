@@ -2,44 +2,31 @@
 
 import itertools
 import json
-import math
 import sys
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.runner.records import read_records
-from gilib.linalg import onednn
 from tests.support.benchmarks import BENCHMARKS, load
+from tests.support.oracles import Operations
+
+FEW = {"device": torch.device("cpu"), "replicas": 2, "points": 8, "samples": 1}
+CHECKS = [
+    ("training_step", ["toy"], {}),  # bounds and gradients
+    *(("replicas", [method], FEW) for method in ("fac", "gi")),
+    ("weight_samples", [], {}),  # ways to convolve with several weights
+    ("deep_gp", [], {}),  # the bound of GPyTorch
+    ("structured", [], {}),  # that of doubly stochastic layers
+    *(("bali", [shape], {}) for shape in ("yacht", "mnist")),  # a step on the same network
+]
 
 
-def test_bounds_and_gradients_agree_with_the_plain_computation():
-    load("training_step").check("toy")
-
-
-@pytest.mark.parametrize("method", ["fac", "gi"])
-def test_replicas_train_alike_both_ways(method):
-    load("replicas").check(method, torch.device("cpu"), replicas=2, points=8, samples=1)
-
-
-def test_ways_to_convolve_with_several_weights_agree():
-    load("weight_samples").check()
-
-
-def test_one_layer_has_the_bound_of_gpytorch():
-    load("deep_gp").check()
-
-
-def test_mean_field_has_the_bound_of_doubly_stochastic_layers():
-    load("structured").check()
-
-
-@pytest.mark.parametrize("shape", ["yacht", "mnist"])
-def test_layerwise_inference_and_adam_step_on_the_same_network(shape):
-    load("bali").check(shape)
+@pytest.mark.parametrize(("name", "given", "settings"), CHECKS)
+def test_both_sides_compute_the_same(name, given, settings):
+    load(name).check(*given, **settings)
 
 
 def test_operations_and_plain_ones_agree():
@@ -84,16 +71,26 @@ def test_every_benchmark_has_a_small_run_here():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A benchmark's command line, and the records that it leaves; on products of a moment."""
-    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+def small(monkeypatch):
+    """A benchmark on products of a moment."""
 
-    def run(name, *options):
+    def small(name):
         benchmark = load(name)
         monkeypatch.setattr(benchmark, "check", lambda *_: None, raising=False)  # tested above
         monkeypatch.setattr(sys.modules["measures"], "PRODUCT_SIZE", {"cpu": 128})
         monkeypatch.setattr(sys.modules["measures"], "COPIED", 2**16)
-        benchmark.main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
+        return benchmark
+
+    return small
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, small):
+    """A benchmark's command line, and the records that it leaves."""
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+
+    def run(name, *options):
+        small(name).main([*SMALL[name], "--threads", "1", "--repeats", "2", *options])
         path = tmp_path / "benchmarks.jsonl"
         return read_records(path) if path.exists() else []
 
@@ -110,16 +107,15 @@ def test_a_record_says_what_was_measured_where(name, run):
     metrics = record["metrics"]
     assert metrics["clock"] == "process_time" and metrics["product_rate"] > 0 and metrics["copy_rate"] > 0
     for row in metrics["rows"]:
-        assert all(spent > 0 for spent in row["ms"].values()) and all(
-            n > 0 for n in row.get("gflop", {}).values()
-        )
-        assert row["case"] and set(row.get("gflop", {})) <= set(row["ms"])
+        gflop = row.get("gflop", {})
+        assert all(n > 0 for n in [*row["ms"].values(), *gflop.values()])
+        assert row["case"] and set(gflop) <= set(row["ms"])
         assert "gflop" in row or name in ("operations", "revisions")  # which compare, and know no floors
         assert set(row.get("faults", {})) <= set(row["ms"])
         assert set(row.get("mbyte", {})) <= set(row["ms"])
         for method, spent in row["ms"].items():
             assert row["ratio"][method] == pytest.approx(row["ms"][row["against"]] / spent, rel=ROUNDED)
-        for method, work in row.get("gflop", {}).items():
+        for method, work in gflop.items():
             least = 1e3 * work / metrics["product_rate"]  # milliseconds
             assert row["share"][method] == pytest.approx(least / row["ms"][method], rel=ROUNDED)
 
@@ -154,10 +150,12 @@ def test_a_damaged_file_is_left_as_it_is(run, tmp_path):
     assert path.read_text() == '{"schema": 1'
 
 
-@pytest.mark.slow
-def test_a_folder_without_the_package_is_no_other_revision(tmp_path):
+def test_a_folder_without_the_package_is_no_other_revision(tmp_path, monkeypatch, small):
+    benchmark = small("revisions")
+    monkeypatch.setattr(benchmark, "subprocess", Mock())
+    monkeypatch.setattr(benchmark.Serving, "_answer", lambda self: str(BENCHMARKS.parent / "gilib"))
     with pytest.raises(SystemExit, match="holds no gilib"):
-        load("revisions").main([str(tmp_path), "--repeats", "1"])
+        benchmark.main([str(tmp_path), "--repeats", "1"])
 
 
 def test_threads_and_denormals_are_as_before_after_a_run(run, monkeypatch):
@@ -181,24 +179,6 @@ def test_one_library_or_both(run, monkeypatch):
     assert seen == [False, False, before, before] and torch.backends.mkldnn.enabled == before
 
 
-def counted(step):
-    """GFLOP of the products of a step, as torch counts them; factorisations are no products."""
-    step()
-
-    def product(_, left, right, **__):
-        return 2 * math.prod(left) * right[-1]
-
-    def linear(inputs, weights, *_, **__):
-        return 2 * math.prod(inputs) * weights[0]
-
-    others = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
-    if onednn.runs_at_half_width():
-        others[torch.ops.mkldnn._linear_pointwise] = linear
-    with FlopCounterMode(display=False, custom_mapping=others) as counter:
-        step()
-    return counter.get_total_flops() / 1e9
-
-
 @pytest.mark.parametrize("method", ["fac", "gi", "gi_outputs", "dsvi", "dgp_gi", "star"])
 @pytest.mark.parametrize("change", [{"points": 128}, {"inducing": 64, "width": 8, "depth": 3}])
 def test_floors_are_the_products_that_torch_counts(method, change):
@@ -206,23 +186,14 @@ def test_floors_are_the_products_that_torch_counts(method, change):
     growth = load("growth")
     size = growth.Size(3, 64, 48, 6, 2)._replace(**change)
     step, _ = growth.stepper(method, size)
-    ratio = counted(step) / growth.floor(method, size)
+    step()
+    with Operations() as counter:
+        step()
+    ratio = counter.products.total() / 1e9 / growth.floor(method, size)
     if method == "fac":
         assert ratio == pytest.approx(1.0, rel=1e-12)
     else:
         assert 1.0 < ratio < 1.75
-
-
-class Products(TorchDispatchMode):
-    """Counts the operations of products where `FlopCounterMode` cannot: in a gradient of leaves."""
-
-    total = 0.0
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        matrices = args[-2:] if any(kind in function.__name__ for kind in ("mm", "matmul")) else ()
-        if matrices:
-            self.total += 2 * math.prod(matrices[0].shape) * matrices[1].shape[-1] / 1e9
-        return function(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("shape", [(3, 7, 2), (5, 4, 6, 3)])
@@ -232,9 +203,9 @@ def test_layerwise_operations_are_the_products_that_torch_counts(shape):
     sizes, found = bali.Shape(shape, points, points), []
     for steps in (4, 5):
         settings = {"num_samples": 1, "rule": bali.Bali(), "steps": steps, "progress": False}
-        with Products() as counter:
+        with Operations() as counter:
             bali.gilib.fit(bali.network(sizes), bali.likelihood_of(sizes), *bali.data(sizes), **settings)
-        found.append(counter.total)
+        found.append(counter.products.total() / 1e9)
     wanted = bali.operations(sizes)["bali"]
     for inputs, o in itertools.pairwise(shape):
         i = inputs + 1

@@ -1,5 +1,7 @@
 """Every test of experiments has results and a cache of its own, and knows the tiny experiment."""
 
+import dataclasses
+
 import pytest
 
 from experiments.registry import EXPERIMENTS
@@ -14,6 +16,12 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     (tmp_path / "results").mkdir()
     return tmp_path / "results"
+
+
+@pytest.fixture
+def instead(monkeypatch):
+    """Put a variant in the place of the tiny experiment: `instead(run=...)`, and `instead()` for itself."""
+    return lambda **own: monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, **own))
 
 
 @pytest.fixture

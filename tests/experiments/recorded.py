@@ -7,6 +7,7 @@ import itertools
 import torch
 
 import gilib
+from experiments import load_records
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
 from experiments.runner.writing import append
@@ -23,6 +24,10 @@ def recorded(name, config, **metrics):
     head = {"id": identity(name, config), "experiment": name, "scale": settings.pop("scale")}
     body = {"metrics": metrics} if metrics else {"metrics": {}, "diverged_at": 3}
     append(name, [head | {"config": settings} | body])
+
+
+def measured(name):
+    return {str(record["config"]): record["metrics"] for record in load_records(name)}
 
 
 def drawn_from_the_prior(widths, x, y, noise_variance, prior, settings, **options):

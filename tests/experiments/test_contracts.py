@@ -1,4 +1,4 @@
-"""What every experiment keeps to: grids, printed numbers, smoke runs, pauses, divergence, replicas, data."""
+"""What every experiment keeps to: grids, records, smoke runs, pauses, divergence, replicas, data."""
 
 import contextlib
 import dataclasses
@@ -14,19 +14,25 @@ from experiments.comparisons.defaults import BASE, DefaultsConfig
 from experiments.comparisons.posteriors import PosteriorConfig
 from experiments.kurle2024.search import search
 from experiments.lindinger2020.uci import StructuredConfig
-from experiments.ober2021 import dgp_uci, uci
+from experiments.ober2021 import dgp_uci, toy_hmc, uci
 from experiments.ober2021.depth import DepthConfig
 from experiments.ober2021.dgp_toy import DgpToyConfig
 from experiments.ober2021.dgp_uci import DgpConfig
+from experiments.ober2021.toy import GRID
+from experiments.ober2021.toy_hmc import HMCConfig
 from experiments.ober2021.uci import UciConfig
 from experiments.registry import EXPERIMENTS
 from experiments.report import RULES
 from experiments.runner.experiment import Job
 from experiments.runner.groups import make_groups, select_configs
+from experiments.runner.identity import identity, record_identity
+from experiments.runner.records import records_of, results_file
 from experiments.runner.running import RunSummary, run_experiment
 from gilib.data import DataError
 from gilib.training import Paused
-from tests.experiments.recorded import CPU, JOB
+from tests.experiments.recorded import CPU, JOB, drawn_from_the_prior
+
+RECORDED = 1509  # lines of `results/`; more may come, and none may be lost
 
 
 def grids(name):
@@ -119,7 +125,6 @@ def test_a_training_is_resumed_where_it_was_paused(name, tmp_path):
 WILD = {
     "depth": DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2),
     "dgp_uci": dataclasses.replace(PAUSED["dgp_uci"], steps=30, lr=1e6),
-    "uci": dataclasses.replace(PAUSED["uci"], steps=60, lr=1e6),
     "posteriors": PosteriorConfig("yacht", "vogn", 0, 1e12, steps=40, batch_size=100, test_samples=5),
 }
 
@@ -173,3 +178,43 @@ def test_missing_data_stop_everything_before_it_begins(module, load, check, conf
     tasks._table.cache_clear()
     with pytest.raises(DataError, match=f"{config.dataset} is not on this machine"):
         check([config])
+
+
+def current(record, grid):
+    """The record; one of an earlier edition, or not on fresh points, as that which is in the grid."""
+    own = record["config"]
+    for config in (config for config in grid if hasattr(config, "edition")):
+        if (config.dataset, config.method) == (own["dataset"], own["method"]):
+            return {**record, "config": own | {"edition": config.edition, "fresh": config.fresh}}
+    return record
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_committed_records_are_those_of_the_grid(name, kept):
+    records, kind = records_of(name), EXPERIMENTS[name].config
+    assert records, "not recorded"
+    for scale in {record["scale"] for record in records}:
+        grid = {identity(name, config): config for config in select_configs(EXPERIMENTS[name], scale)}
+        for record in (record for record in records if record["scale"] == scale):
+            known = record_identity(current(record, grid.values()), kind)
+            assert known in grid, "in no grid"
+            assert record["id"] == record_identity(record, kind), "changed by hand"
+
+
+def test_no_committed_record_is_lost(kept):
+    texts = (path.read_text() for path in map(results_file, EXPERIMENTS) if path.exists())
+    assert sum(text.count("\n") for text in texts) >= RECORDED
+
+
+def test_chains_are_recorded_like_trainings(tmp_path, monkeypatch):
+    seen = {}
+
+    def sampled(*arguments, **options):
+        seen.update(options)
+        return drawn_from_the_prior(*arguments, **options)
+
+    monkeypatch.setattr(toy_hmc, "hmc", sampled)
+    config = HMCConfig(burn_in=20, samples=40)
+    found = toy_hmc.run(config, Job(CPU, tmp_path / "checkpoint"))
+    assert seen["checkpoint"] == tmp_path / "checkpoint"
+    assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)

@@ -22,26 +22,22 @@ def tiny(empty_directory, monkeypatch):
 
     def write(name, text, labels=None):
         sha256 = "" if labels is None else sha256_of(X, torch.tensor(labels).double()[:, None])
-        entry = dataclasses.replace(
-            CLASSIFICATION_SETS[name], num_features=2, rows=3, sha256=sha256, ships=False
-        )
+        changes = {"num_features": 2, "rows": 3, "sha256": sha256, "ships": False}
+        entry = dataclasses.replace(CLASSIFICATION_SETS[name], **changes)
         monkeypatch.setitem(CLASSIFICATION_SETS, name, entry)
         path = empty_directory / "uci-classification" / entry.file
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
     return write
 
 
-def test_labels_are_in_the_last_column(tiny):
+def test_labels_are_in_the_last_or_a_named_column_and_numbers_of_rows_are_dropped(tiny):
     tiny("telescope", TABLE, [1, 0, 1])
     data = load_classification("telescope")
     assert torch.equal(data.x, X) and data.y.tolist() == [1, 0, 1]
     assert data.class_names == ("hadron", "gamma") and data.licence and data.source
-
-
-def test_labels_are_in_a_named_column_and_numbers_of_rows_are_dropped(tiny):
     tiny("diabetes", HEADED)
     data = load_classification("diabetes")
     assert torch.equal(data.x, X) and data.y.tolist() == [0, 1, 0]
@@ -86,9 +82,7 @@ def test_published_values(name, empty_directory):
 
 
 def test_what_ships_is_small():
-    packed = [
-        path.read_bytes() for path in (files("experiments") / "files").iterdir() if path.suffix == ".xz"
-    ]
+    packed = [path.read_bytes() for path in (files("experiments") / "files").glob("*.xz")]
     assert len(packed) == sum(entry.ships for entry in CLASSIFICATION_SETS.values()) == 2
     assert sum(map(len, packed)) < 900_000
     for content in packed:  # what unpacks it needs no more memory than the largest file

@@ -6,7 +6,15 @@ import pytest
 
 matplotlib.use("agg")
 
+from matplotlib import pyplot  # noqa: E402
+
 from experiments import plots  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot.close("all")
 
 
 def test_colours_and_markers_are_distinct():
@@ -33,7 +41,6 @@ def test_words_among_lines_have_a_rim():
     words = [panel.text(0.0, 0.5, "half") for panel in axes]
     figure.canvas.draw()
     assert [len(text.get_path_effects()) for text in words] == [1, 0]
-    matplotlib.pyplot.close(figure)
 
 
 def test_a_band_is_mean_and_one_standard_deviation():
@@ -47,14 +54,8 @@ def test_a_band_is_mean_and_one_standard_deviation():
     assert (corners.min(), corners.max()) == (0.5, 2.5)
     plots.error_bars(axes, [0.0], [1.0], [0.1], "hmc")
     assert axes.get_legend_handles_labels()[1][-1] == "HMC"
-    matplotlib.pyplot.close(figure)
-
-
-def test_a_method_without_a_look_is_named():
-    figure, axes = plots.panels()
     with pytest.raises(ValueError, match="unknown method 'global': choose one of 'fac', 'li', 'gi'"):
         plots.band(axes, [0.0], [1.0], [0.5], "global")
-    matplotlib.pyplot.close(figure)
 
 
 def test_predictives_have_a_panel_each_and_one_of_deviations():
@@ -65,7 +66,5 @@ def test_predictives_have_a_panel_each_and_one_of_deviations():
     widest = axes[0].collections[-1].get_paths()[0].vertices[:, 1]
     assert abs(widest.max() - 2.6) < 1e-12 and abs(widest.min() - 0.7) < 1e-12
     assert list(axes[2].lines[0].get_ydata()) == [0.1, 0.2]
-    matplotlib.pyplot.close(figure)
     figure, axes = plots.predictives({"gi": found}, [0.5], [1.0], columns=1)
     assert [panel.get_subplotspec().rowspan.start for panel in axes] == [0, 1]
-    matplotlib.pyplot.close(figure)

@@ -16,9 +16,9 @@ SCALES = ("smoke", "reduced", "long", "paper")
 
 
 @pytest.fixture(autouse=True)
-def grid(monkeypatch):
+def grid(instead):
     """The tiny grid with all scales; its tasks stand for data sets, its seeds for cells."""
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, scales=SCALES))
+    instead(scales=SCALES)
 
 
 def record(scale, *tasks, seeds=(0, 1), **body):
@@ -35,6 +35,7 @@ def shown(**options):
 
 
 def test_a_value_takes_its_largest_complete_scale():
+    assert scales_of("tiny", "task") == {} and select("tiny", each="task") == []
     record("reduced", "sine", "cube")
     record("long", "sine")
     assert shown() == {"sine": {"long"}, "cube": {"reduced"}}
@@ -81,18 +82,12 @@ def test_a_grid_that_lacks_cells_of_a_smaller_scale_is_not_complete(monkeypatch)
     assert shown(cells=["seed"])["sine"] == {"reduced"}
 
 
-def test_a_grid_that_needs_other_records_first_is_not_complete(monkeypatch):
+def test_a_grid_that_needs_other_records_first_is_not_complete(instead):
     def after_another(scale):
         if scale == "paper":
             raise RecordError("run another first")
         return tiny.configurations(scale)
 
-    monkeypatch.setitem(
-        EXPERIMENTS, "tiny", dataclasses.replace(TINY, scales=SCALES, configurations=after_another)
-    )
+    instead(scales=SCALES, configurations=after_another)
     record("reduced", "sine")
     assert shown()["sine"] == {"reduced"}
-
-
-def test_nothing_recorded_is_nothing_shown():
-    assert scales_of("tiny", "task") == {} and select("tiny", each="task") == []

@@ -8,6 +8,7 @@ from bs4 import BeautifulSoup
 
 from experiments.plots import METHODS
 from experiments.sliders import Slider, SliderFrame
+from tests.support import refusals
 
 GRID = [-1.0, 0.0, 1.0]
 NARROW = SliderFrame("1 point", [0.0, 0.5, 1.0], [0.1, 0.2, 0.1], "Less sure in the middle.")
@@ -31,17 +32,14 @@ def frames(page):
     return json.loads(page.find("script", type="application/json").string)
 
 
-def test_without_a_script_the_start_is_drawn_and_no_slider_shown():
+def test_without_a_script_the_start_is_drawn_and_a_slider_with_name_range_and_value_is_hidden():
     page = parse(slider())
     start = frames(page)[1]
     paths = page.find_all("path", attrs={"data-path": True})
     assert {path["data-path"]: path["d"] for path in paths} == start["paths"]
     assert page.find("label").has_attr("hidden")
     assert page.find("output").string == start["text"] == "2 points </script>."
-
-
-def test_the_slider_has_a_name_a_range_and_a_value_in_words():
-    control = parse(slider()).find("input")
+    control = page.find("input")
     assert control.parent.get_text().strip() == "Points"
     assert (control["min"], control["max"], control["value"]) == ("0", "1", "1")
     assert control["aria-valuetext"] == "2 points </script>"
@@ -78,12 +76,12 @@ def test_a_reference_is_drawn_dashed_in_its_own_colour():
     assert not parse(slider()).find_all("path", attrs={"stroke-dasharray": True})
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match=r"start must be one of 2 frames, from 0, got 2"):
-        slider(start=2)
-    with pytest.raises(ValueError, match=r"reference must have 3 values, as the grid, got 1"):
-        slider(reference=[1.0])
-    with pytest.raises(ValueError, match=r"frames\[0\].sd must have 3 values, as the grid, got 1"):
-        Slider("test", "Points", "About.", GRID, [SliderFrame("a", GRID, [1.0])], [], [])
-    with pytest.raises(ValueError, match=r"start must be one of 0 frames"):
-        Slider("test", "Points", "About.", GRID, [], [], [])
+SHORT = [SliderFrame("a", GRID, [1.0])]
+test_what_does_not_fit_is_refused = refusals(
+    [
+        (lambda: slider(start=2), "start must be one of 2 frames, from 0, got 2"),
+        (lambda: slider(reference=[1.0]), "reference must have 3 values, as the grid, got 1"),
+        (lambda: Slider("a", "b", "c", GRID, SHORT, [], []), r"frames\[0\].sd must have 3 values, as"),
+        (lambda: Slider("a", "b", "c", GRID, [], [], []), "start must be one of 0 frames"),
+    ]
+)

@@ -4,7 +4,6 @@ import dataclasses
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import torch
 
 import gilib
 from experiments.runner.experiment import Experiment, Job
-from experiments.runner.records import Record
 from gilib.data import DataError
 
 STEPS = {"smoke": 20, "reduced": 60, "paper": 120}
@@ -26,14 +24,13 @@ class TinyConfig:
     scale: str = "smoke"
 
 
-def configurations(scale: str) -> Iterator[TinyConfig]:
-    """Three tasks, two seeds each."""
+def configurations(scale):
     for seed in (0, 1):
         for task in ("sine", "cube", "line"):
             yield TinyConfig(task, seed, scale=scale)
 
 
-def run(configs: list[TinyConfig], job: Job) -> list[Record]:
+def run(configs, job):
     """Train the seeds of a task as replicas, with a checkpoint every five steps."""
     x = torch.linspace(-1.0, 1.0, 8)[:, None]
     y = {"sine": torch.sin(3.0 * x), "cube": x**3, "line": x}[configs[0].task]
@@ -49,7 +46,7 @@ def run(configs: list[TinyConfig], job: Job) -> list[Record]:
     return [{"data": about, "metrics": own, "curve": c} for own, c in zip(metrics, curves, strict=True)]
 
 
-def run_and_lose_a_process(configs: list[TinyConfig], job: Job) -> list[Record]:
+def run_and_lose_a_process(configs, job):
     """The same, but the first process to begin with "cube" is killed once a checkpoint is there."""
     mark = Path(os.environ["TINY_MARK"])
     if configs[0].task == "cube" and not mark.exists():
@@ -61,14 +58,14 @@ def run_and_lose_a_process(configs: list[TinyConfig], job: Job) -> list[Record]:
     return run(configs, job)
 
 
-def stay(configs: list[TinyConfig], job: Job) -> list[Record]:
+def stay(configs, job):
     """Leave the number of the process in a folder, and do not come back."""
     (Path(os.environ["TINY_MARK"]) / str(os.getpid())).touch()
     time.sleep(600.0)
     raise AssertionError("nobody stopped this process")
 
 
-def stay_or_fail(configs: list[TinyConfig], job: Job) -> list[Record]:
+def stay_or_fail(configs, job):
     """The same, but "sine" fails as soon as another process stays."""
     while configs[0].task == "sine":
         if os.listdir(os.environ["TINY_MARK"]):
@@ -77,7 +74,7 @@ def stay_or_fail(configs: list[TinyConfig], job: Job) -> list[Record]:
     return stay(configs, job)
 
 
-def task(config: TinyConfig) -> str:
+def task(config):
     """What the members of a group share."""
     return config.task
 

@@ -4,12 +4,11 @@ nbval runs a chapter's cells and compares the checked ones with the reference. W
 pass, their outputs go into the execution cache that the book build reads.
 """
 
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from nbval.kernel import RunningKernel
-from nbval.plugin import IPyNbCell, IPyNbFile
+from nbval.plugin import IPyNbCell
 
 import chapters
 import execution
@@ -17,12 +16,12 @@ import execution
 SECONDS = pytest.StashKey[dict[int, float]]()
 
 
-def execute_with_history(kernel: RunningKernel, cell_input: str, allow_stdin: bool | None = None) -> str:
+def execute_with_history(kernel, cell_input, allow_stdin=None):
     """As nbval's own, but with history, without which a trailing ``;`` does not hide a cell's value."""
     return kernel.kc.execute(cell_input, store_history=True, allow_stdin=allow_stdin, stop_on_error=False)
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure(config):
     """Create the cache before several processes write to it."""
     RunningKernel.execute_cell_input = execute_with_history
     if not hasattr(config, "workerinput"):
@@ -30,9 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(item, call):
     """Note each passed cell; after the last, keep the chapter's outputs if every cell passed."""
     report = yield
     if isinstance(item, IPyNbCell) and call.when == "call" and report.passed:
@@ -44,7 +41,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def keep(executed: IPyNbFile, seconds: float) -> None:
+def keep(executed, seconds):
     """Store the outputs of a chapter as the book build would have."""
     found = {chapters.reference(path): path for path in chapters.chapters()}
     chapter = found[Path(executed.path)]

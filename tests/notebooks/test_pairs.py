@@ -11,13 +11,13 @@ CHAPTERS = chapters.chapters()
 AGAIN = "run `make references` and read the difference"
 
 
-def test_every_chapter_has_a_reference_and_no_reference_is_left_over() -> None:
+def test_every_chapter_has_a_reference_and_no_reference_is_left_over():
     kept = {path.stem for path in Path(__file__).parent.glob("*.ipynb")}
     assert kept == {chapter.stem for chapter in CHAPTERS}, AGAIN
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda path: path.stem)
-def test_a_chapter_and_its_reference(chapter: Path) -> None:
+def test_a_chapter_and_its_reference(chapter):
     """MyST leaves out lines that begin with a percent sign, as a wrapped number of per cent may."""
     read, reference = chapters.read(chapter), nbformat.read(chapters.reference(chapter), as_version=4)
     cells = chapters.code(read)

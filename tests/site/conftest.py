@@ -1,32 +1,24 @@
 """The built book, served on 127.0.0.1, and a browser with the network cut off."""
 
 import threading
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import sync_playwright
 
 import browser as browsers
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]
+OFF = ("gpu", "quic", "background-networking", "component-update", "sync")
+ARGUMENTS = ["--no-sandbox", "--no-first-run", *(f"--disable-{one}" for one in OFF)]
+ARGUMENTS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 
-def pages() -> list[str]:
+def pages():
     """Paths of the book's own pages, below the site."""
     return sorted(path.relative_to(SITE).as_posix() for path in (SITE / "book").rglob("*.html"))
 
@@ -34,19 +26,19 @@ def pages() -> list[str]:
 class Quiet(SimpleHTTPRequestHandler):
     """Serves without writing a line per request."""
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, format, *args):
         """Nothing."""
 
 
 @pytest.fixture(scope="session")
-def site() -> Path:
+def site():
     if not (SITE / "index.html").is_file():
         pytest.fail("the book is not built: run `make book` first")
     return SITE
 
 
 @pytest.fixture(scope="session")
-def address(site: Path) -> Iterator[str]:
+def address(site):
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}"
@@ -55,7 +47,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def browser():
     if missing := browsers.problem():
         pytest.fail(missing)
     with sync_playwright() as play:

@@ -3,8 +3,6 @@
 import ast
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -13,20 +11,18 @@ from bs4 import BeautifulSoup, SoupStrainer
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
-from playwright.sync_api import Browser
 
 import chapters
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
 from tests.support.clean import environment, run
 
-MARKUP = re.compile(
-    r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M
-)  # of MyST: a role, a directive, a label
+# of MyST: a role, a directive, a label
+MARKUP = re.compile(r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M)
 PASTED = SoupStrainer(class_="pasted-text")
 
 
-def prose(notebook: nbformat.NotebookNode) -> Iterator[str]:
+def prose(notebook):
     """What a reader sees as text: Markdown cells, and Markdown that code has made."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -36,7 +32,7 @@ def prose(notebook: nbformat.NotebookNode) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
-def test_a_chapter_is_there_as_a_notebook(site: Path, chapter: Path) -> None:
+def test_a_chapter_is_there_as_a_notebook(site, chapter):
     """With its code, its text without holes, its checks folded and its outputs."""
     notebook = nbformat.read(site / "notebooks" / f"{chapter.stem}.ipynb", as_version=4)
     nbformat.validate(notebook)
@@ -55,7 +51,7 @@ def test_a_chapter_is_there_as_a_notebook(site: Path, chapter: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(tmp_path_factory):
     """What a checkout with the extra `sklearn` and a kernel make, and nothing else of the book."""
     folder = tmp_path_factory.mktemp("clean")
     path = environment(folder, "sklearn", ("ipykernel",))
@@ -65,7 +61,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site: Path, python: Path) -> None:
+def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site, python):
     found = set()
     for path in (site / "notebooks").glob("*.ipynb"):
         for cell in chapters.code(nbformat.read(path, as_version=4)):
@@ -75,7 +71,7 @@ def test_all_that_chapters_import_comes_with_the_checkout_and_the_extra(site: Pa
     run(python, "-c", "\n".join(sorted(found)), cwd=ROOT)
 
 
-def test_it_runs_where_the_checkout_alone_is_installed(site: Path, python: Path, tmp_path: Path) -> None:
+def test_it_runs_where_the_checkout_alone_is_installed(site, python, tmp_path):
     command = ["env", "-u", "PYTHONPATH", str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     kernel = {"argv": command, "display_name": "the checkout alone", "language": "python"}
     (tmp_path / "python3").mkdir()
@@ -87,7 +83,7 @@ def test_it_runs_where_the_checkout_alone_is_installed(site: Path, python: Path,
     NotebookClient(notebook, manager, timeout=120, resources=where).execute()
 
 
-def test_the_button_downloads_it(browser: Browser, address: str, tmp_path: Path) -> None:
+def test_the_button_downloads_it(browser, address, tmp_path):
     with visit(browser, address, "book/chapters/one-idea.html", "light") as found:
         button = found.page.get_by_role("link", name="Download as a notebook").first
         with found.page.expect_download() as download:

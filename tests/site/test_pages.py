@@ -1,13 +1,10 @@
 """Every page in a real browser: light and dark, at three widths, no network but the book's own server."""
 
-from typing import Any
-
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser
 
 from tests.site.conftest import pages
-from tests.site.visits import DESKTOP, DRAWN, PHONE, TABLET, Visit, visit
+from tests.site.visits import DESKTOP, DRAWN, PHONE, TABLET, visit
 
 LIMIT = 2_000_000  # bytes of a page and all it loads, pictures apart
 FORBIDDEN = {"serious", "critical"}
@@ -49,7 +46,7 @@ UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) fol
 seen: dict[str, int] = {}  # by THIN, on the pages before
 
 
-def axe(found: Visit) -> list[str]:
+def axe(found):
     """What axe-core finds around the text when wide, everywhere when narrow, and of colours by day and night.
 
     It changes the page, and leaves out the rules that are never serious.
@@ -69,7 +66,7 @@ def axe(found: Visit) -> list[str]:
     return problems
 
 
-def violations(found: Visit, where: dict[str, Any], options: dict[str, Any]) -> list[str]:
+def violations(found, where, options):
     """Serious and critical ones."""
     settings = options | {"resultTypes": ["violations"], "preload": False}
     rules = found.page.evaluate("(given) => axe.run(...given)", [where, settings])["violations"]
@@ -80,7 +77,7 @@ def violations(found: Visit, where: dict[str, Any], options: dict[str, Any]) -> 
     ]
 
 
-def shape(found: Visit, *widths: int) -> list[str]:
+def shape(found, *widths):
     """What overflows or is cut off."""
     problems = []
     for width in widths:
@@ -90,7 +87,7 @@ def shape(found: Visit, *widths: int) -> list[str]:
 
 
 @pytest.mark.parametrize("path", pages() or ["index.html"])
-def test_page(browser: Browser, address: str, path: str) -> None:
+def test_page(browser, address, path):
     """A theme has colours of its own and hardly a width, and most is on the page when all is unfolded."""
     with visit(browser, address, path, "light") as found:
         problems = found.problems
@@ -116,13 +113,10 @@ WEIGHTS = """Object.fromEntries(
         .map((entry) => [entry.name, entry.decodedBodySize]))"""
 
 
-def test_front_door_leads_to_the_book(browser: Browser, address: str) -> None:
+def test_the_front_door_leads_to_the_book_whose_button_changes_the_theme(browser, address):
     with visit(browser, address, "index.html", "light") as found:
         found.page.wait_for_url("**/book/intro.html")
         assert found.page.locator("h1").first.inner_text().startswith("A layer draws a function")
-
-
-def test_theme_button_changes_the_theme(browser: Browser, address: str) -> None:
     with visit(browser, address, "book/intro.html", "light") as found:
         found.page.locator("button.theme-switch-button").locator("visible=true").first.click()
         found.page.wait_for_function("document.documentElement.dataset.mode !== 'auto'")

@@ -1,11 +1,9 @@
 """The search in a browser: it needs no network, shows prose, and leads where one wants to go."""
 
 import re
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 from tests.site.visits import visit
 
@@ -14,8 +12,7 @@ FIRST = 3  # results that are near the top
 CHAPTER = "book/chapters/your-own-data.html"
 
 
-def results(page: Page) -> list[str]:
-    """Where the results lead, best first."""
+def results(page):
     page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('finished')")
     return page.locator("#search-results li > a").evaluate_all(
         "(links) => links.map((link) => link.getAttribute('href'))"
@@ -23,14 +20,14 @@ def results(page: Page) -> list[str]:
 
 
 @pytest.fixture
-def search(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+def search(browser, address, request):
     with visit(browser, address, f"search.html?q={quote(request.param)}", "light") as found:
         yield found.page
         assert not found.problems
 
 
 @pytest.mark.parametrize("search", ["precision", "pseudo-outputs", "bound"], indirect=True)
-def test_snippets_are_prose(search: Page) -> None:
+def test_snippets_are_prose(search):
     found = results(search)
     with_formulas = [address for address in found if "/chapters/" in address]
     assert len(with_formulas) >= 5
@@ -43,21 +40,20 @@ def test_snippets_are_prose(search: Page) -> None:
     assert [snippet for snippet in snippets if SOURCES.search(snippet)] == []
 
 
-@pytest.mark.parametrize(
-    "search", ["own data", "classification", "save", "conformal", "pretrained"], indirect=True
-)
-def test_questions_of_a_user_lead_to_the_chapter_on_own_data(search: Page) -> None:
-    found = results(search)
-    assert any(address.startswith(CHAPTER) for address in found[:FIRST]), found[:FIRST]
+WANTED = [
+    (asked, CHAPTER, FIRST) for asked in ("own data", "classification", "save", "conformal", "pretrained")
+]
+WANTED += [("custom posterior", "book/appendices/write-your-own-posterior.html", 1)]
 
 
-@pytest.mark.parametrize("search", ["custom posterior"], indirect=True)
-def test_words_that_no_page_says_lead_to_the_page_that_is_meant(search: Page) -> None:
-    assert results(search)[0].startswith("book/appendices/write-your-own-posterior.html")
+@pytest.mark.parametrize(("search", "place", "first"), WANTED, indirect=["search"])
+def test_questions_of_a_user_lead_to_the_page_that_is_meant(search, place, first):
+    found = results(search)[:first]
+    assert any(address.startswith(place) for address in found), found
 
 
 @pytest.mark.parametrize("search", ["xylophonist"], indirect=True)
-def test_nothing_is_found_where_there_is_nothing(search: Page) -> None:
+def test_nothing_is_found_where_there_is_nothing(search):
     search.wait_for_function(
         "document.querySelector('.search-summary')?.textContent.includes('did not match')"
     )

@@ -4,7 +4,6 @@ import json
 import re
 
 import pytest
-from playwright.sync_api import Browser, Page
 
 from experiments.plots import METHODS
 from tests.site.conftest import SITE
@@ -15,17 +14,17 @@ DRAWN = """(name) => Object.fromEntries([...document.querySelectorAll(`#${name} 
     .map((path) => [path.dataset.path, path.getAttribute("d")]))"""
 
 
-def figure_of(name: str) -> str:
+def figure_of(name):
     text = (SITE / "book" / "chapters" / f"{FIGURES[name]}.html").read_text()
     return text[text.index(f'id="{name}"') :].partition("</figure>")[0]
 
 
-def positions(page: Page, name: str) -> list[dict[str, object]]:
+def positions(page, name):
     return json.loads(page.locator(f"#{name} script[type='application/json']").inner_text())
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_keys_move_the_slider_and_the_figure_follows(browser: Browser, address: str, name: str) -> None:
+def test_keys_move_the_slider_and_the_figure_follows(browser, address, name):
     with visit(browser, address, f"book/chapters/{FIGURES[name]}.html", "dark") as found:
         page, slider = found.page, found.page.locator(f"#{name} input")
         frames = positions(page, name)
@@ -48,7 +47,7 @@ def test_keys_move_the_slider_and_the_figure_follows(browser: Browser, address: 
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_without_scripts_a_figure_stands_and_no_slider(browser: Browser, address: str, name: str) -> None:
+def test_without_scripts_a_figure_stands_and_no_slider(browser, address, name):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(f"{address}/book/chapters/{FIGURES[name]}.html")
@@ -58,6 +57,6 @@ def test_without_scripts_a_figure_stands_and_no_slider(browser: Browser, address
     context.close()
 
 
-def test_the_figures_are_numbered_and_small() -> None:
+def test_the_figures_are_numbered_and_small():
     assert sum(len(figure_of(name)) for name in FIGURES) < 300_000
     assert all(re.search(r'class="caption-number">Fig\. [\d.]+', figure_of(name)) for name in FIGURES)

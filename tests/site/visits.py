@@ -1,12 +1,11 @@
 """A page of the book in the browser: opened, waited for, and what went wrong meanwhile."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, TimeoutError
+from playwright.sync_api import Page, TimeoutError
 
 CHECKS = Path(__file__).with_name("checks.js").read_text()
 DESKTOP, TABLET, PHONE = 1440, 768, 375
@@ -29,11 +28,11 @@ class Visit:
     page: Page
     problems: list[str] = field(default_factory=list)
 
-    def check(self, name: str) -> list[str]:
+    def check(self, name):
         """What a function of checks.js complains about."""
         return [f"{name}: {problem}" for problem in self.page.evaluate(f"() => {CHECKS}.{name}()")]
 
-    def theme(self, name: str) -> None:
+    def theme(self, name):
         """By day ("light") or by night ("dark"): what the reader's system says, and the page follows."""
         if self.page.evaluate("document.documentElement.dataset.theme") == name:
             return
@@ -45,12 +44,12 @@ class Visit:
         self.page.evaluate(DRAWN)  # transitions have begun
         self.page.wait_for_function(SETTLED)
 
-    def _say(self, name: str, patience: float) -> None:
-        self.page.emulate_media(color_scheme=name)  # type: ignore[arg-type]
+    def _say(self, name, patience):
+        self.page.emulate_media(color_scheme=name)
         follows = "(name) => document.documentElement.dataset.theme === name"
         self.page.wait_for_function(follows, arg=name, timeout=patience)
 
-    def resize(self, width: int) -> None:
+    def resize(self, width):
         """Another width of the window; sizes have settled when this returns."""
         if self.page.viewport_size["width"] == width:
             return
@@ -59,21 +58,21 @@ class Visit:
 
 
 @cache
-def shared(browser: Browser, sharpness: int) -> BrowserContext:
+def shared(browser, sharpness):
     """The context of all visits at this sharpness, in dots a pixel: its cache keeps scripts and fonts."""
     size = {"width": DESKTOP, "height": 900}
-    context = browser.new_context(viewport=size, device_scale_factor=sharpness)  # type: ignore[arg-type]
+    context = browser.new_context(viewport=size, device_scale_factor=sharpness)
     context.set_default_timeout(PATIENCE)
     return context
 
 
-def is_left(request: Request) -> bool:
+def is_left(request):
     """Whether the browser itself gave an icon up, as it may when a page's address changes while it loads."""
     return request.failure == "net::ERR_ABORTED" and request.url.endswith("/favicon.svg")
 
 
 @contextmanager
-def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int = 1) -> Iterator[Visit]:
+def visit(browser, address, path, theme, sharpness=1):
     """Open a page as a new reader would, and wait until mathematics and fonts stand."""
     found = Visit(shared(browser, sharpness).new_page())
     problems, page = found.problems, found.page
@@ -82,7 +81,7 @@ def visit(browser: Browser, address: str, path: str, theme: str, sharpness: int 
     page.on("requestfailed", lambda r: is_left(r) or problems.append(f"{r.failure} for {r.url}"))
     page.on("console", lambda m: m.type != "error" or problems.append(f"console: {m.text}"))
     page.on("pageerror", lambda error: problems.append(f"script: {error}"))
-    page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
+    page.emulate_media(color_scheme=theme)
     page.goto(f"{address}/{path}", wait_until="load")
     page.wait_for_function(READY)
     page.evaluate(DRAWN)

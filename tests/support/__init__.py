@@ -32,12 +32,10 @@ PAIRS = [  # each posterior once, each prior with a posterior of every kind
 
 
 def seeded(seed=0):
-    """A generator of its own."""
     return torch.Generator().manual_seed(seed)
 
 
 def normals(*shape, seed=0):
-    """Standard normals in float64."""
     return torch.randn(shape, generator=seeded(seed), dtype=D)
 
 
@@ -51,19 +49,9 @@ def small_net(posterior, prior=None, *, hidden=(3,), points=5, seed=0, shake=0.3
     settings.setdefault("activation", torch.nn.Tanh)
     last = posterior[-1] if isinstance(posterior, (tuple, list)) else posterior
     targets = normals(points, 2, seed=seed + 11) if isinstance(last, gilib.GlobalInducing) else None
-    net = gilib.models.mlp(
-        2,
-        hidden,
-        2,
-        posterior=posterior,
-        prior=prior,
-        inducing_points=normals(points, 2, seed=seed + 10),
-        pseudo_outputs=targets,
-        generator=seeded(seed),
-        dtype=D,
-        **settings,
-    )
-    return shaken(net, shake, seed)
+    settings |= {"posterior": posterior, "prior": prior, "generator": seeded(seed), "dtype": D}
+    settings |= {"inducing_points": normals(points, 2, seed=seed + 10), "pseudo_outputs": targets}
+    return shaken(gilib.models.mlp(2, hidden, 2, **settings), shake, seed)
 
 
 def shaken(module, size=0.3, seed=0):
@@ -141,8 +129,9 @@ def assert_equal(actual, expected, tolerance=1e-12):
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-def refusals(table, error=ValueError):
-    """A test that each call of a table raises an error with a certain message."""
+def refusals(cases, error=ValueError):
+    """A test that each call of a table, or of a list, raises an error with a certain message."""
+    table = cases if isinstance(cases, dict) else dict(enumerate(cases))
 
     @pytest.mark.parametrize("name", table)
     def test(name):

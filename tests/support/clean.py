@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 
-def run(*command: str | Path, cwd: Path) -> str:
+def run(*command, cwd):
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, capture_output=True, text=True, check=False
     )
@@ -20,7 +20,7 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-def closure(requirements: list[str]) -> dict[str, Distribution]:
+def closure(requirements):
     """The installed distributions that these requirements need, and those that they need."""
     found: dict[str, Distribution] = {}
     queue = [Requirement(text) for text in requirements]
@@ -41,7 +41,7 @@ def closure(requirements: list[str]) -> dict[str, Distribution]:
     return found
 
 
-def link(installed: Distribution, folder: Path) -> None:
+def link(installed, folder):
     """Link the top of everything that a distribution has put beside its metadata."""
     tops = {file.parts[0] for file in installed.files or []} - {"..", "__pycache__"}
     for top in tops:
@@ -50,7 +50,7 @@ def link(installed: Distribution, folder: Path) -> None:
             target.symlink_to(source)
 
 
-def environment(folder: Path, extra: str = "", others: tuple[str, ...] = ()) -> Path:
+def environment(folder, extra="", others=()):
     """The interpreter of a new environment with the requirements of gilib and of an extra, and others."""
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")

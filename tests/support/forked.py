@@ -4,8 +4,7 @@ import multiprocessing
 import os
 import runpy
 import sys
-from multiprocessing.process import BaseProcess
-from pathlib import Path
+import time
 
 import pytest  # noqa: F401
 import torch._dynamo  # what the first optimiser of a process opens
@@ -16,21 +15,28 @@ CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([__name__])
 
 
-def start(work, *arguments, folder: Path | None = None) -> BaseProcess:
+def start(work, *arguments, folder=None):
     """Start a function of a module in a folder, with the present environment, on one thread."""
     process = CONTEXT.Process(target=_begin, args=(dict(os.environ), folder, work, arguments))
     process.start()
     return process
 
 
-def run(work, *arguments, folder: Path | None = None) -> int | None:
+def run(work, *arguments, folder=None):
     """Wait for it to end, at most five minutes; its exit status, negative if a signal has ended it."""
     process = start(work, *arguments, folder=folder)
     process.join(300.0)
     return process.exitcode
 
 
-def script(path: Path, *arguments) -> None:
+def wait_until(condition, seconds=120.0):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "waited in vain"
+        time.sleep(0.02)
+
+
+def script(path, *arguments):
     """Run a program as the interpreter would."""
     sys.argv = [str(path), *map(str, arguments)]
     runpy.run_path(str(path), run_name="__main__")

@@ -11,29 +11,26 @@ from torch.utils._pytree import tree_leaves
 
 from gilib.convolution import Windows
 from gilib.sites import ConvolutionWeights, DenseWeights
+from tests.support import assert_mean as assert_mean_within  # noqa: F401
 
-STANDARD_ERRORS = 6.0
 
-
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
+def normal(generator, *shape):
     """Standard normals in the default dtype."""
     return torch.randn(shape, generator=generator)
 
 
-def positive(generator: torch.Generator, *shape: int) -> Tensor:
+def positive(generator, *shape):
     """Positive numbers, spread around 1 and all different."""
     return (0.5 * torch.randn(shape, generator=generator)).exp()
 
 
-def positive_definite(generator: torch.Generator, *shape: int) -> Tensor:
+def positive_definite(generator, *shape):
     """Well-conditioned covariance matrices `[..., n, n]` without any structure."""
     root = torch.randn(shape, generator=generator) / math.sqrt(shape[-1])
     return root @ root.mT + 0.5 * torch.eye(shape[-1])
 
 
-def condition_jointly(
-    prior: Tensor, features: Tensor, noise: Tensor, targets: Tensor
-) -> tuple[Tensor, Tensor]:
+def condition_jointly(prior, features, noise, targets):
     """Mean `[I]` and covariance `[I, I]` of w given v = Φ w + noise, by conditioning their joint Gaussian.
 
     Given are the covariance of w `[I, I]`, Φ `[M, I]`, the covariance of the noise `[M, M]`, and v `[M]`.
@@ -46,17 +43,12 @@ def condition_jointly(
     return gain @ targets, joint[:size, :size] - gain @ joint[size:, :size]
 
 
-def gaussian_log_prob(value: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
-    """The log-density log N(value; mean, covariance) of vectors `[..., n]`, by torch.distributions."""
-    return MultivariateNormal(mean, covariance).log_prob(value)
-
-
-def columns_log_prob(columns: Tensor, mean: Tensor, covariance: Tensor) -> Tensor:
+def columns_log_prob(columns, mean, covariance):
     """Σ_o log N(w_o; mean_o, covariance_o) of `[..., I, O]`; the covariances are `[..., O or 1, I, I]`."""
-    return gaussian_log_prob(columns.mT, mean.mT, covariance).sum(-1)
+    return MultivariateNormal(mean.mT, covariance).log_prob(columns.mT).sum(-1)
 
 
-def plain_sample(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+def plain_sample(precision, shift, noise):
     """A draw T⁻ᵀ(T⁻¹b + z), and its log Q from the density itself, by torch.linalg and autograd alone."""
     factor = torch.linalg.cholesky(0.5 * (precision + precision.mT))
     mean = torch.cholesky_solve(shift, factor)
@@ -69,16 +61,7 @@ def plain_sample(precision: Tensor, shift: Tensor, noise: Tensor) -> tuple[Tenso
     return weights, log_q.sum(-1)
 
 
-def assert_mean_within(samples: Tensor, expected: Tensor | float) -> None:
-    """The mean over the first axis lies within six standard errors of what is expected, entry by entry."""
-    error = samples.std(0) / math.sqrt(len(samples))
-    deviation = (samples.mean(0) - expected).abs()
-    assert (deviation <= STANDARD_ERRORS * error).all(), (
-        f"{float((deviation / error).max()):.1f} standard errors"
-    )
-
-
-def assert_gradients(parameters, outputs: Tensor, structural_zeros: dict[str, Tensor] | None = None) -> None:
+def assert_gradients(parameters, outputs, structural_zeros=None):
     """Every entry of every parameter has a finite, non-zero gradient, but for structural zeros."""
     named = dict(parameters)
     gradients = torch.autograd.grad(outputs, list(named.values()), retain_graph=True)
@@ -127,6 +110,7 @@ class Operations(TorchDispatchMode):
     Attributes:
         count: of operations by name, overloads together.
         factorised: shapes of the matrices handed to a Cholesky factorisation.
+        products: additions and multiplications of matrix products, in place or not, by dtype.
         largest: the number of entries of the largest tensor that an operation made.
     """
 
@@ -134,6 +118,7 @@ class Operations(TorchDispatchMode):
         super().__init__()
         self.count: Counter[str] = Counter()
         self.factorised: list[tuple[int, ...]] = []
+        self.products: Counter[torch.dtype] = Counter()
         self.largest = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -141,12 +126,17 @@ class Operations(TorchDispatchMode):
         self.count[name] += 1
         if name in ("linalg_cholesky_ex", "cholesky"):
             self.factorised.append(tuple(args[0].shape))
+        if name.rstrip("_") in ("mm", "bmm", "addmm", "baddbmm", "matmul"):
+            left, right = args[-2:]
+            self.products[left.dtype] += 2 * left.numel() * right.shape[-1]
+        if name == "_linear_pointwise":  # oneDNN's product, with the transpose of a matrix
+            self.products[args[0].dtype] += 2 * args[0].numel() * args[1].shape[0]
         result = func(*args, **(kwargs or {}))
         sizes = [value.numel() for value in tree_leaves(result) if isinstance(value, Tensor)]
         self.largest = max(self.largest, *sizes, 0)
         return result
 
-    def of(self, *names: str) -> int:
+    def of(self, *names):
         """How often any of these operations ran."""
         return sum(self.count[name] for name in names)
 

@@ -138,7 +138,6 @@ class LaplacePrediction(gilib.prediction.Prediction):
 
 
 def data():
-    """Forty points of a noisy wave, float64."""
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(40, 2, generator=generator, dtype=torch.float64)
     noise = torch.randn(40, 1, generator=generator, dtype=torch.float64)
@@ -148,23 +147,18 @@ def data():
 def network(replicas=(), seed=0, generator=None):
     """All four kinds beside those of the library."""
     x, y = data()
-    return gilib.Network(
-        x[:8],
-        [
-            Warp(1.5),
-            gilib.Linear(2, 6, OneWidth(0.05), LogNormalScale(0.5)),
-            nn.LeakyReLU(0.2),
-            gilib.Residual([gilib.Linear(6, 6, OneWidth()), Warp(0.5)]),
-            gilib.Linear(6, 1, gilib.GlobalInducing(), LogNormalScale()),
-        ],
-        pseudo_outputs=y[:8],
-        replicas=replicas,
-        generator=generator or torch.Generator().manual_seed(seed),
-    )
+    layers = [
+        Warp(1.5),
+        gilib.Linear(2, 6, OneWidth(0.05), LogNormalScale(0.5)),
+        nn.LeakyReLU(0.2),
+        gilib.Residual([gilib.Linear(6, 6, OneWidth()), Warp(0.5)]),
+        gilib.Linear(6, 1, gilib.GlobalInducing(), LogNormalScale()),
+    ]
+    settings = {"replicas": replicas, "generator": generator or torch.Generator().manual_seed(seed)}
+    return gilib.Network(x[:8], layers, pseudo_outputs=y[:8], **settings)
 
 
 def train(net, likelihood, **settings):
-    """Some steps on minibatches."""
     x, y = data()
     defaults = {"steps": 60, "batch_size": 20, "num_samples": 4, "progress": False}
     return gilib.fit(net, likelihood, x, y, **(defaults | settings))

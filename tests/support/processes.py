@@ -32,22 +32,14 @@ def one_layer(
     """A network of one process, float64; a layer of its own inducing inputs has them at `inducing`."""
     own = {} if posterior.is_global else {"inducing_inputs": inducing}
     layer = gilib.GP(inducing.shape[-1], outputs, kernel, posterior, jitter=jitter, num_features=16, **own)
-    targets = pseudo if posterior.is_global else None
-    net = gilib.Network(
-        inducing,
-        [layer],
-        pseudo_outputs=targets,
-        input_shape=inducing.shape[-1:],
-        generator=seeded(),
-        **settings,
-    )
+    settings |= {"pseudo_outputs": pseudo if posterior.is_global else None, "generator": seeded()}
+    net = gilib.Network(inducing, [layer], input_shape=inducing.shape[-1:], **settings)
     if pseudo is not None and not posterior.is_global:
         layer.weights.pseudo.outputs.data.copy_(pseudo)
     return shaken(net, shake)
 
 
 def layer_of(net, place=0):
-    """One of its layers."""
     return list(net.layers)[place]
 
 
@@ -92,12 +84,9 @@ class ByCubature(OfNetwork):
 
 
 def wave(points, inputs=2, outputs=2, seed=1):
-    """Inputs and noisy targets."""
     x = normals(points, inputs, seed=seed)
-    y = torch.sin(2 * x @ normals(inputs, outputs, seed=seed + 1)) + 0.3 * normals(
-        points, outputs, seed=seed + 2
-    )
-    return x, y
+    mean = torch.sin(2 * x @ normals(inputs, outputs, seed=seed + 1))
+    return x, mean + 0.3 * normals(points, outputs, seed=seed + 2)
 
 
 X0, V0 = normals(5, 2, seed=31), normals(5, 2, seed=32)
@@ -109,22 +98,16 @@ def deep(posterior, depth=2, **settings):
     last = posterior[-1] if isinstance(posterior, (list, tuple)) else posterior
     settings.setdefault("pseudo_outputs", V0 if last.is_global else None)
     settings.setdefault("generator", seeded())
-    net = gilib.models.deep_gp(
-        2, 2, depth, posterior=posterior, inducing_points=X0, num_features=8, dtype=D, **settings
-    )
-    return shaken(net, 0.1)
+    settings |= {"posterior": posterior, "inducing_points": X0, "num_features": 8, "dtype": D}
+    return shaken(gilib.models.deep_gp(2, 2, depth, **settings), 0.1)
 
 
 def mixed(layers, replicas=()):
-    """Processes and weights in one network."""
-    net = gilib.Network(
-        X0, layers, pseudo_outputs=V0, input_shape=(2,), replicas=replicas, generator=seeded(), dtype=D
-    )
-    return shaken(net, 0.1)
+    settings = {"pseudo_outputs": V0, "input_shape": (2,), "generator": seeded(), "dtype": D}
+    return shaken(gilib.Network(X0, layers, replicas=replicas, **settings), 0.1)
 
 
 def process(inputs, outputs, posterior=None, **settings):
-    """A layer with few random features."""
     return gilib.GP(inputs, outputs, posterior=posterior, num_features=8, **settings)
 
 

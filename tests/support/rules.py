@@ -83,5 +83,4 @@ class RunningAverages(RunningRule):
 
 
 def averaged(replicas=()):
-    """A network of this layer alone."""
     return gilib.Network(None, [Averaged(2, 2)], input_shape=(2,), replicas=replicas, dtype=torch.float64)

@@ -21,6 +21,8 @@ Y = X.sin() + 0.1 * normals(20, 2, seed=2)
 IMAGES, LABELS = normals(9, 1, 8, 8), torch.arange(9) % 3
 SEEDS, RATES = [7, 1, 4], [0.003, 0.01, 0.03]
 WORLD, STEPS = 2, 10
+CONJUGATE, KEPT = gilib.posteriors.Conjugate(), Bali(keep_moments=True)
+FREEZE, FAST, UNEVEN = {"on_divergence": "freeze"}, gilib.Adam(0.03), gilib.Adam([0.01, 1e4, 0.01])
 
 
 def fit(net, x=X, y=Y, likelihood=None, *, steps=STEPS, **settings):
@@ -64,31 +66,24 @@ def single_precision(**settings):
 
 CASES = {
     "full batch": lambda **s: fit(mlp(gilib.GlobalInducing(precision="full")), **s),
-    "uneven shares": lambda **s: fit(
-        mlp(gilib.LocalInducing(), "scale"), batch_size=7, rule=gilib.Adam(0.03), **s
-    ),
+    "uneven shares": lambda **s: fit(mlp(gilib.LocalInducing(), "scale"), batch_size=7, rule=FAST, **s),
     "pointwise": lambda **s: fit(mlp(gilib.Factorised(), "scale"), batch_size=7, estimator="pointwise", **s),
     "factorised": lambda **s: fit(mlp(gilib.Factorised(), "spatial"), batch_size=6, seed=5, **s),
     "tempered": lambda **s: fit(mlp(prior="scale"), batch_size=6, kl_weight=lambda step: 0.1 * step, **s),
     "lenet": lambda **s: lenet(augment=random_flip_and_crop, **s),
     "resnet": resnet,
     "replicas": lambda **s: fit(mlp(replicas=(3,)), seed=SEEDS, rule=gilib.Adam(RATES), batch_size=7, **s),
-    "frozen": lambda **s: fit(
-        mlp(gilib.Factorised(), replicas=(3,)),
-        rule=gilib.Adam([0.01, 1e4, 0.01]),
-        on_divergence="freeze",
-        **s,
-    ),
+    "frozen": lambda **s: fit(mlp(gilib.Factorised(), replicas=(3,)), rule=UNEVEN, **FREEZE, **s),
     "two dtypes": single_precision,
     "processes": lambda **s: fit(NETWORKS["global"](), batch_size=7, **s),
     "free processes": lambda **s: fit(NETWORKS["free"](), batch_size=7, **s),
     "chain": lambda **s: fit(mlp(gilib.PointEstimate()), rule=SGHMC(2, window=2), batch_size=7, **s),
-    "layerwise": lambda **s: fit(mlp(gilib.posteriors.Conjugate()), rule=Bali(), batch_size=7, **s),
+    "layerwise": lambda **s: fit(mlp(CONJUGATE), rule=Bali(), batch_size=7, **s),
     "layerwise, moments kept": lambda **s: fit(
-        mlp(gilib.posteriors.Conjugate()), rule=Bali(keep_moments=True), batch_size=7, **s
+        mlp(CONJUGATE), rule=Bali(keep_moments=True), batch_size=7, **s
     ),
     "layerwise, pointwise": lambda **s: fit(
-        mlp(gilib.posteriors.Conjugate(), replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
+        mlp(CONJUGATE, replicas=(3,)), rule=Bali(), estimator="pointwise", seed=SEEDS, **s
     ),
     "examples": lambda **s: fit(mlp(gilib.Factorised()), rule=VOGN(), batch_size=7, **s),
     "factors": lambda **s: fit(mlp(gilib.posteriors.MatrixGaussian()), rule=NoisyKFAC(), batch_size=7, **s),
@@ -125,6 +120,11 @@ def broken_elsewhere(rank):
     return net
 
 
+def paused(rank, folder):
+    """On process 0 at once."""
+    return Checkpoint(folder / "paused.pt", deadline=time.monotonic() + 3600.0 * rank)
+
+
 ERRORS = {
     "divergence": lambda rank, folder, s: fit(mlp(gilib.Factorised()), X, broken_point(), **s),
     "factorisation": lambda rank, folder, s: fit(broken_matrix(), **s),
@@ -135,12 +135,7 @@ ERRORS = {
     "steps": lambda rank, folder, s: fit(mlp(), steps=3 + rank, **s),
     "small batch": lambda rank, folder, s: fit(mlp(), batch_size=1, **s),
     "checkpoint": lambda rank, folder, s: fit(mlp(), steps=12, checkpoint=folder / f"{rank}.pt", **s),
-    "deadline": lambda rank, folder, s: fit(
-        mlp(),
-        steps=120,
-        checkpoint=Checkpoint(folder / "paused.pt", deadline=time.monotonic() + 3600.0 * rank),
-        **s,
-    ),
+    "deadline": lambda rank, folder, s: fit(mlp(), steps=120, checkpoint=paused(rank, folder), **s),
 }
 
 

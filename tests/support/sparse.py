@@ -8,9 +8,8 @@ from gilib.training import Collapsed
 from tests.support import D, normals
 
 X = normals(30, 2, seed=1)
-Y = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D) + 0.1 * normals(
-    30, 2, seed=2
-)
+MEAN = torch.sin(2 * X).sum(1, keepdim=True) * torch.tensor([[1.0, -0.5]], dtype=D)
+Y = MEAN + 0.1 * normals(30, 2, seed=2)
 
 
 def sparse(points=X[::5], **settings):

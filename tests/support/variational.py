@@ -27,13 +27,11 @@ def fit(net, rule, x=X, y=Y, *, steps=3, likelihood=None, **settings):
 
 
 def problem(net, num_data):
-    """As the engine makes it."""
     likelihood, device = gilib.Gaussian(NOISE), torch.device("cpu")
     objective = Objective(net, likelihood, num_data, 2, "draw", "full", device, False)
     return Problem(net, likelihood, {}, objective, 1, seeded(), OneProcess(), device)
 
 
 def posteriors(net):
-    """Mean and precision of every layer."""
     modules = [layer.weights for layer in net.modules() if isinstance(layer, gilib.Linear | gilib.Conv2d)]
     return [(own.mean.detach(), (-own.log_variance.detach()).exp()) for own in modules]

@@ -12,6 +12,7 @@ N, S = 12, 3
 X, Y, LABELS = normals(N, 2, seed=1), normals(N, 2, seed=2), torch.arange(N) % 3
 IMAGES = normals(N, 3, 16, 16, seed=3)
 REGRESSION, CLASSES = gilib.Gaussian(0.1, learn=True).to(D), gilib.Categorical()
+CONJUGATE = gilib.posteriors.Conjugate()
 STRUCTURED = {
     "coupled": gilib.structured.FullyCoupled(),
     "star": gilib.structured.StripesAndArrow(),
@@ -36,8 +37,6 @@ def structured(family):
 
 
 class Residual(torch.nn.Module):
-    """A module with a forward of its own."""
-
     def __init__(self):
         super().__init__()
         self.first, self.second = torch.nn.Linear(2, 3), torch.nn.Linear(3, 3)
@@ -49,31 +48,25 @@ class Residual(torch.nn.Module):
 
 
 def trained(posterior):
-    points = {"inducing_points": X[:5], "generator": seeded()}
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = shaken(Residual().to(D), 1.0)
-    return shaken(
-        gilib.bayesian(model, posterior, where=[model.first, model.second], trainable=True, **points)
-    )
+    settings = {"inducing_points": X[:5], "generator": seeded(), "trainable": True}
+    return shaken(gilib.bayesian(model, posterior, where=[model.first, model.second], **settings))
 
 
 NETS = {
     **{f"{p}, {q}": lambda p=p, q=q: small_net(POSTERIORS[p], PRIORS[q]) for p, q in PAIRS},
     "replicas": lambda: small_net(gilib.GlobalInducing(precision="per_output"), replicas=(2,)),
-    "conjugate": lambda: small_net(gilib.posteriors.Conjugate()),
+    "conjugate": lambda: small_net(CONJUGATE),
     "matrix": lambda: small_net(gilib.posteriors.MatrixGaussian()),
     "dropout": lambda: small_net(gilib.posteriors.Dropout(0.2)),
     "weights": lambda: small_net(gilib.PointEstimate()),
     "lenet": lambda: images(gilib.models.lenet, channels=2),
     "lenet, factorised": lambda: images(gilib.models.lenet, channels=2, posterior=gilib.Factorised()),
-    "lenet, conjugate": lambda: images(
-        gilib.models.lenet, channels=2, posterior=gilib.posteriors.Conjugate()
-    ),
+    "lenet, conjugate": lambda: images(gilib.models.lenet, channels=2, posterior=CONJUGATE),
     "resnet8": lambda: images(gilib.models.resnet8, channels=4),
-    "resnet8, local": lambda: images(
-        gilib.models.resnet8, channels=4, posterior=gilib.LocalInducing(num_inducing=40)
-    ),
+    "resnet8, local": lambda: images(gilib.models.resnet8, channels=4, posterior=gilib.LocalInducing(40)),
     "resnet18": lambda: images(gilib.models.resnet18, widths=(1, 2, 2, 2), batch_norm=True),
     "deep GP, global": lambda: processes(gilib.GlobalInducing("full")),
     "deep GP, local": lambda: processes(gilib.LocalInducing()),
@@ -87,14 +80,12 @@ NETS = {
 def problem(name, device):
     """Network, likelihood, inputs and targets on a device."""
     net = NETS[name]()
-    seen = (
-        (IMAGES, LABELS, CLASSES)
-        if len(net.input_shape) == 3
-        else (X, Y[:, : net.output_shape[0]], REGRESSION)
-    )
-    replicas = (2,) if name == "replicas" else ()
-    likelihood = gilib.Gaussian(0.1, learn=True, replicas=replicas).to(D) if replicas else seen[2]
-    return net.to(device), copy.deepcopy(likelihood).to(device), seen[0].to(device), seen[1].to(device)
+    x, y, likelihood = X, Y[:, : net.output_shape[0]], REGRESSION
+    if len(net.input_shape) == 3:
+        x, y, likelihood = IMAGES, LABELS, CLASSES
+    if net.replicas:
+        likelihood = gilib.Gaussian(0.1, learn=True, replicas=net.replicas).to(D)
+    return net.to(device), copy.deepcopy(likelihood).to(device), x.to(device), y.to(device)
 
 
 def close(found, wanted, tolerance=1e-9):
@@ -105,5 +96,4 @@ def close(found, wanted, tolerance=1e-9):
 
 
 def rule_of(name):
-    """One that trains it."""
     return Bali() if "conjugate" in name else NoisyKFAC(0.01) if name == "matrix" else gilib.Adam(0.01)

@@ -1,7 +1,5 @@
 """What runs on a borrowed machine: the plan in order, records left where asked, nothing else changed."""
 
-from pathlib import Path
-
 import pytest
 
 import accelerator
@@ -11,7 +9,7 @@ from experiments.runner.records import read_records, results_directory
 from tests.experiments.tiny import TINY
 
 
-def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> None:
+def test_cells_that_cost_least_come_first_and_all_filters_match_something():
     plan = list(accelerator.plan())
     assert [name for name, _, _ in plan] == ["dgp_uci"] * 4 + ["uci", "cifar10"]
     wanted = [select_configs(EXPERIMENTS[name], scale, only) for name, scale, only in plan]
@@ -20,7 +18,7 @@ def test_cells_that_cost_least_come_first_and_all_filters_match_something() -> N
     assert image.method == "gi" and image.prior == "SpatialIWPrior (reference)"
 
 
-def test_a_dry_run_adds_to_a_copy_of_the_records(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_dry_run_adds_to_a_copy_of_the_records(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("GILIB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(accelerator, "plan", lambda: [("uci", "long", []), ("tiny", "paper", [])])
@@ -33,9 +31,7 @@ def test_a_dry_run_adds_to_a_copy_of_the_records(monkeypatch: pytest.MonkeyPatch
     assert not list((tmp_path / "results").iterdir())
 
 
-def test_no_accelerator_is_an_error_before_anything_is_done(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_accelerator_is_an_error_before_anything_is_done(monkeypatch, tmp_path):
     monkeypatch.setattr(accelerator.torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit, match="no CUDA device was found"):
         accelerator.main(["--out", str(tmp_path / "out")])

@@ -1,5 +1,7 @@
 """Repairs of what Sphinx writes, on pieces of it."""
 
+import pytest
+
 import accessible
 
 SIGNATURE = """<dt class="sig"><span>f</span>(<dl>
@@ -10,38 +12,29 @@ SIGNATURE = """<dt class="sig"><span>f</span>(<dl>
 )</dt>"""
 
 
-def test_parameters_are_lines_and_no_definitions() -> None:
+def test_parameters_are_lines_and_no_definitions():
     body = accessible.repaired(SIGNATURE)
     assert "<dl>" not in body and "<dd>" not in body and "</dl>" not in body
     assert body.count('<span class="sig-line">') == 2
     assert body.count("<span") == body.count("</span>")
 
 
-def test_definitions_stay() -> None:
-    for body in (
-        '<dl class="simple">\n<dt>a</dt><dd>b</dd>\n</dl>',
-        "<dl>\n<dt>a</dt><dd><p>b</p></dd>\n</dl>",
-    ):
-        assert accessible.repaired(body) == body
+DEFINED = '<dl class="simple">\n<dt>a</dt><dd>b</dd>\n</dl>', "<dl>\n<dt>a</dt><dd><p>b</p></dd>\n</dl>"
+CITED = '<div{} class="citation-list">\n<div class="citation" id="id3"{}>'
+LINK = 'Solution to{}<a class="reference internal" href="#ex">{}Exercise 1</a>'
+PRINTED = '<div class="output {}stream highlight-myst-ansi"><div class="highlight"><pre>{}</pre></div></div>'
+REPAIRED = {
+    "definitions": (DEFINED[0], DEFINED[0]),
+    "definitions of paragraphs": (DEFINED[1], DEFINED[1]),
+    "a bibliography": (CITED.format(' role="list"', ' role="doc-biblioentry"'), CITED.format("", "")),
+    "a link begins with a word": (LINK.format("", " "), LINK.format(" ", "")),
+    "printed columns": (PRINTED.format("", "a  1\nbc 2"), PRINTED.format("aligned ", "a  1\nbc 2")),
+    "sentences": (PRINTED.format("", "a sentence,\n    and more"),) * 2,
+    "a passed page": ("<td><p>✅</p></td>", "<td><p>passed</p></td>"),
+}
 
 
-def test_a_bibliography_is_no_list_without_items() -> None:
-    body = '<div role="list" class="citation-list">\n<div class="citation" id="id3" role="doc-biblioentry">'
-    assert "role" not in accessible.repaired(body)
-
-
-def test_a_link_begins_with_a_word() -> None:
-    title = 'Solution to<a class="reference internal" href="#ex"> Exercise 1</a>'
-    assert accessible.repaired(title) == 'Solution to <a class="reference internal" href="#ex">Exercise 1</a>'
-
-
-def test_printed_columns_are_marked_and_sentences_are_not() -> None:
-    printed = (
-        '<div class="output stream highlight-myst-ansi"><div class="highlight"><pre>{}</pre></div></div>'
-    )
-    for text, marked in ("a  1\nbc 2", True), ("a sentence,\n    and more", False):
-        assert ("output aligned stream" in accessible.repaired(printed.format(text))) == marked
-
-
-def test_a_passed_page_says_so_in_letters() -> None:
-    assert accessible.repaired("<td><p>✅</p></td>") == "<td><p>passed</p></td>"
+@pytest.mark.parametrize("name", REPAIRED)
+def test_what_is_repaired_and_what_stays(name):
+    body, repaired = REPAIRED[name]
+    assert accessible.repaired(body) == repaired

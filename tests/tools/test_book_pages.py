@@ -10,11 +10,11 @@ import book_pages
 LINES = "assert True\n" * 8
 
 
-def cell(code: str, options: str = "") -> str:
+def cell(code, options=""):
     return f"```{{code-cell}} ipython3\n{options}{code}```\n"
 
 
-def test_a_long_check_folds_to_its_name() -> None:
+def test_a_long_check_folds_to_its_name():
     text = book_pages.fold_checks(cell(f'# check: "all" is {{well}}\n{LINES}'))
     assert text.splitlines()[:6] == [
         "```{code-cell} ipython3",
@@ -27,42 +27,41 @@ def test_a_long_check_folds_to_its_name() -> None:
     assert text.endswith(f'---\n# check: "all" is {{well}}\n{LINES}```\n')
 
 
-def test_the_name_says_how_many_checks_there_are() -> None:
-    text = book_pages.fold_checks(cell(f"# check: one\n{LINES}\n# check: two\n{LINES}"))
-    assert '"Check: one (and 1 more)"' in text
+NAMED = [
+    ("Check: one (and 1 more)", f"# check: one\n{LINES}\n# check: two\n{LINES}"),
+    ("Check: f₁ of log_pq and x_12", f"# check: f_1 of log_pq and x_12\n{LINES}"),
+    ("Check: one, and so on", f"# check: one, and\n#   so on\n# not this\n{LINES}"),
+]
 
 
-def test_an_index_in_a_name_is_one() -> None:
-    text = book_pages.fold_checks(cell(f"# check: f_1 of log_pq and x_12\n{LINES}"))
-    assert '"Check: f₁ of log_pq and x_12"' in text
-
-
-def test_a_name_of_two_lines_is_one_sentence_and_counts_as_one() -> None:
-    text = book_pages.fold_checks(cell(f"# check: one, and\n#   so on\n# not this\n{LINES}"))
-    assert '"Check: one, and so on"' in text
-    short = cell("# check: one, and\n#   so on\n" + "assert True\n" * 5)
-    assert book_pages.fold_checks(short) == short
+@pytest.mark.parametrize(("name", "code"), NAMED)
+def test_a_name_is_one_sentence_and_says_how_many_checks_there_are(name, code):
+    assert f'"{name}"' in book_pages.fold_checks(cell(code))
 
 
 @pytest.mark.parametrize("tag", ["hide-input", "hide-cell"])
-def test_a_hidden_check_shows_its_name(tag: str) -> None:
-    text = book_pages.fold_checks(cell("# check: one\nassert True\n", f":tags: [{tag}]\n"))
-    assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
+def test_a_hidden_check_shows_its_name(tag):
+    """That of a hidden cell stands anywhere in it."""
+    before = "x = 1\n" * (tag == "hide-cell")
+    for code in ("# check: one\nassert True\n", f"{before}# check: one\nassert x\n"):
+        text = book_pages.fold_checks(cell(code, f":tags: [{tag}]\n"))
+        assert ":tags:" not in text and f"\ntags: [{tag}]\n" in text and "Check: one" in text
 
 
-def test_a_hidden_cell_shows_the_check_in_it() -> None:
-    text = book_pages.fold_checks(cell("x = 1\n# check: one\nassert x\n", ":tags: [hide-cell]\n"))
-    assert "\ntags: [hide-cell]\n" in text and "Check: one" in text
-
-
-def test_all_else_stays() -> None:
-    for code in ("# check: short\nassert True\n", f"x = 1\n{LINES}", f"x = 1\n# check: later\n{LINES}"):
+def test_all_else_stays():
+    short = "# check: one, and\n#   so\n" + "assert True\n" * 5
+    for code in (
+        "# check: short\nassert True\n",
+        short,
+        f"x = 1\n{LINES}",
+        f"x = 1\n# check: later\n{LINES}",
+    ):
         assert book_pages.fold_checks(cell(code)) == cell(code)
     text = cell(f"# check: one\n{LINES}", ":tags: [nbval-check-output]\n")
     assert book_pages.fold_checks(text) == text
 
 
-def test_a_link_back_to_nothing_goes(tmp_path: Path) -> None:
+def test_a_link_back_to_nothing_goes(tmp_path):
     (tmp_path / "book" / "api").mkdir(parents=True)
     (tmp_path / "book" / "api" / "training.html").write_text('<dt id="gilib.fit">')
     (tmp_path / "_modules" / "gilib").mkdir(parents=True)
@@ -74,7 +73,7 @@ def test_a_link_back_to_nothing_goes(tmp_path: Path) -> None:
     assert page.read_text() == f"{links[0]} and  and "
 
 
-def test_binder_opens_chapters_of_a_repository_on_github() -> None:
+def test_binder_opens_chapters_of_a_repository_on_github():
     expected = "https://mybinder.org/v2/gh/someone/gilib/HEAD?urlpath=lab/tree/book/chapters/priors.md"
     for address in ("https://github.com/someone/gilib", "https://github.com/someone/gilib.git"):
         assert book_pages.launch(address, "book/chapters/priors") == expected
@@ -82,7 +81,7 @@ def test_binder_opens_chapters_of_a_repository_on_github() -> None:
     assert book_pages.launch("", "book/chapters/priors") == ""
 
 
-def test_the_line_that_says_how_to_run_a_chapter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_says_how_to_run_a_chapter(monkeypatch):
     monkeypatch.delenv("GILIB_REPOSITORY", raising=False)
     line = book_pages.run_line("book/chapters/priors", "../../notebooks/priors.ipynb", 11.6)
     assert '<a href="../../notebooks/priors.ipynb" download>notebook</a>' in line
@@ -94,7 +93,7 @@ def test_the_line_that_says_how_to_run_a_chapter(monkeypatch: pytest.MonkeyPatch
     assert '<a href="https://mybinder.org/v2/gh/someone/gilib/HEAD?' in line
 
 
-def test_the_address_to_clone_is_the_repository_where_it_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_to_clone_is_the_repository_where_it_is_known(monkeypatch):
     clone = "git clone https://github.com/a/b gilib && cd gilib"
     for address, expected in ("", book_pages.COPY), ("https://github.com/a/b/", clone):
         monkeypatch.setenv("GILIB_REPOSITORY", address)

@@ -1,6 +1,5 @@
 """What is changed of the package that links names in code."""
 
-from pathlib import Path
 from types import SimpleNamespace
 
 from docutils import nodes
@@ -11,7 +10,7 @@ import code_links
 import gilib
 
 
-def analyse(*sections: nodes.section) -> code_links.Analyser:
+def analyse(*sections):
     document = new_document("/book/page.md")
     document += sections
     settings = {"source_dir": "/book", "global_preface": [], "custom_blocks": {}, "concat_default": True}
@@ -21,7 +20,7 @@ def analyse(*sections: nodes.section) -> code_links.Analyser:
     return reader
 
 
-def test_a_section_without_title_and_name_is_read() -> None:
+def test_a_section_without_title_and_name_is_read():
     """It used to take away a title that was not there."""
     code = [nodes.literal_block(text=text, language="python") for text in ("import gilib", "gilib.fit")]
     bare = nodes.section("", nodes.section("", code[1]))
@@ -31,7 +30,7 @@ def test_a_section_without_title_and_name_is_read() -> None:
     assert [name.code_str for name in found.source_transforms[1].names] == ["gilib.fit"]
 
 
-def test_methods_are_known_by_the_module_that_defines_their_class() -> None:
+def test_methods_are_known_by_the_module_that_defines_their_class():
     entry = ObjectEntry("book/api/networks", "gilib.Network.draw", "method", False)
     objects = {"gilib.Network.draw": entry}
     env = SimpleNamespace(domains={"py": SimpleNamespace(objects=objects)})
@@ -40,7 +39,7 @@ def test_methods_are_known_by_the_module_that_defines_their_class() -> None:
     assert objects == {"gilib.Network.draw": entry, origin: entry._replace(aliased=True)}
 
 
-def test_what_was_read_of_a_page_is_kept(tmp_path: Path) -> None:
+def test_what_was_read_of_a_page_is_kept(tmp_path):
     """In Markdown, too; of pages that are gone, nothing."""
     for name in ("page.md", "gone.md"):
         (tmp_path / name).touch()
@@ -54,7 +53,7 @@ def test_what_was_read_of_a_page_is_kept(tmp_path: Path) -> None:
     assert second.transforms == {"page": found.source_transforms}
 
 
-def test_pages_that_are_written_again_get_their_links() -> None:
+def test_pages_that_are_written_again_get_their_links():
     links = code_links.Links()
     links.note_written(SimpleNamespace(), "book/page", "page.html", {}, None)
     assert links.outdated_docs == {"book/page"}

@@ -10,12 +10,8 @@ def test_the_first_image_of_every_class_in_order():
     images = torch.arange(4, dtype=torch.uint8).view(4, 1, 1, 1)
     found = contact_sheet.firsts(images, torch.tensor([1, 0, 1, 2]), 3)
     assert found.flatten().tolist() == [1, 0, 3]
-
-
-def test_a_class_without_images_is_named():
-    images = torch.zeros(2, 3, 2, 2, dtype=torch.uint8)
     with pytest.raises(ValueError, match=r"an image of every class, and there is none of \[1\]"):
-        contact_sheet.firsts(images, torch.tensor([0, 2]), 3)
+        contact_sheet.firsts(images[:2], torch.tensor([0, 2]), 3)
 
 
 def test_every_image_is_on_the_sheet_with_white_between():

@@ -1,7 +1,5 @@
 """Chapters executed before the build: kept under what the build looks for, and left to it when they fail."""
 
-from pathlib import Path
-
 import pytest
 
 import book_key
@@ -30,17 +28,14 @@ times
 
 
 @pytest.fixture
-def one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A book of one chapter."""
+def one(monkeypatch, tmp_path):
     chapter = tmp_path / "one.md"
     monkeypatch.setattr(chapters, "chapters", lambda: [chapter])
     monkeypatch.setattr(book_key, "cache_folder", lambda: tmp_path / "cache")
     return chapter
 
 
-def test_what_was_executed_is_found_until_the_code_changes(
-    one: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_executed_is_found_until_the_code_changes(one, capfd):
     one.write_text(CHAPTER.format(code="print(6 * 7)"))
     assert execution.missing() == [one]
     execution.main()
@@ -54,21 +49,21 @@ def test_what_was_executed_is_found_until_the_code_changes(
     assert execution.missing() == [one]
 
 
-def test_failures_are_not_kept(one: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failures_are_not_kept(one, capsys):
     one.write_text(CHAPTER.format(code="print(1 / 0)"))
     execution.main()
     assert capsys.readouterr().out == "chapter 1 of 1: one, FAILED: ZeroDivisionError: division by zero\n"
     assert execution.missing() == [one]
 
 
-def test_a_cell_without_end_is_named(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_without_end_is_named(one, monkeypatch):
     monkeypatch.setattr(execution, "SECONDS", 1)
     one.write_text(CHAPTER.format(code="import time; time.sleep(60)"))
     assert execution.execute(one).problem.startswith("CellTimeoutError: A cell timed out")
 
 
 @pytest.mark.parametrize("deaths", [1, 2])
-def test_a_kernel_that_dies_is_started_once_more(one: Path, tmp_path: Path, deaths: int) -> None:
+def test_a_kernel_that_dies_is_started_once_more(one, tmp_path, deaths):
     died = tmp_path / "died"
     died.touch()
     one.write_text(CHAPTER.format(code=MORTAL.format(died=str(died), deaths=deaths)))

@@ -10,7 +10,7 @@ import inventories
 NAMES = inventories.__file__ and Path(inventories.__file__).parents[1] / "book" / "inventories" / "names.txt"
 
 
-def test_sphinx_reads_what_is_written(tmp_path: Path) -> None:
+def test_sphinx_reads_what_is_written(tmp_path):
     inventory = pytest.importorskip("sphinx.util.inventory")
     mapping = inventories.write(NAMES, tmp_path)
     url, path = mapping["torch"]
@@ -19,6 +19,6 @@ def test_sphinx_reads_what_is_written(tmp_path: Path) -> None:
     assert "https://docs.pytorch.org/docs/stable/tensors.html#torch.Tensor" in tuple(entry)
 
 
-def test_a_malformed_line_is_named() -> None:
+def test_a_malformed_line_is_named():
     with pytest.raises(ValueError, match="line 2 of the names must be 'role name page'"):
         inventories.parse("[python https://example.org/]\nclass int")

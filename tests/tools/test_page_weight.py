@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pydata_sphinx_theme
 import pytest
@@ -20,11 +19,11 @@ PAGE = """<script defer="" src="../_static/scripts/fontawesome.js?digest=1"></sc
 
 
 @pytest.fixture(scope="module")
-def style() -> str:
+def style():
     return (THEME / "styles" / "pydata-sphinx-theme.css").read_text()
 
 
-def test_a_page_keeps_the_scripts_that_it_needs() -> None:
+def test_a_page_keeps_the_scripts_that_it_needs():
     assert "searchindex" in (searching := page_weight.lighter_page(PAGE, searches=True))
     reading = page_weight.lighter_page(PAGE, searches=False)
     for text in (searching, reading):
@@ -32,13 +31,22 @@ def test_a_page_keeps_the_scripts_that_it_needs() -> None:
     assert not any(name in reading for name in ("searchtools", "language_data", "searchindex"))
 
 
-def test_cells_that_another_follows_go_without_an_end() -> None:
-    row = '<tr><td class="a">1</td><td>2</td>\n<td></td></tr><tr><td>3</td></tr>'
-    expected = '<tr><td class="a">1<td>2\n<td></td></tr><tr><td>3</td></tr>'
-    assert page_weight.lighter_page(row, searches=False) == expected
+WORD = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
+SIGN = '<dt class="sig py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
+ROW = '<tr><td class="a">1</td><td>2</td>\n<td></td></tr><tr><td>3</td></tr>'
+LIGHTER = {
+    WORD: '<code>a <span class="o">+</span></code>',
+    SIGN: '<dt class="sig py">x:</dt>',
+    ROW: '<tr><td class="a">1<td>2\n<td></td></tr><tr><td>3</td></tr>',  # no end where a cell follows
+}
 
 
-def test_the_style_keeps_used_icons_and_all_else(style: str) -> None:
+@pytest.mark.parametrize(("text", "expected"), LIGHTER.items())
+def test_words_of_code_parts_of_signatures_and_cells_are_lighter(text, expected):
+    assert page_weight.lighter_page(text, searches=False) == expected
+
+
+def test_the_style_keeps_used_icons_and_all_else(style):
     light = page_weight.lighter_style(style, {"fa-download", "fa-xmark"})
     assert ".fa-download:before" in light and ".fa-xmark:before" in light
     assert ".fa-trash:before" in style and ".fa-trash:before" not in light
@@ -48,11 +56,11 @@ def test_the_style_keeps_used_icons_and_all_else(style: str) -> None:
     assert page_weight.lighter_style(light, {"fa-download", "fa-xmark"}) == light
 
 
-def test_icons_are_found_escaped_and_as_they_are() -> None:
+def test_icons_are_found_escaped_and_as_they_are():
     assert page_weight.codes('a{content:"\\f019"} b{--icon:"\uf05a"} c{content:"\\2191"}') == {0xF019, 0xF05A}
 
 
-def test_a_font_is_cut_to_its_icons(tmp_path: Path) -> None:
+def test_a_font_is_cut_to_its_icons(tmp_path):
     whole = THEME / "vendor" / "fontawesome" / "webfonts" / "fa-solid-900.ttf"
     font = tmp_path / whole.name
     font.write_bytes(whole.read_bytes())
@@ -62,12 +70,12 @@ def test_a_font_is_cut_to_its_icons(tmp_path: Path) -> None:
     assert set(TTFont(small).getBestCmap()) == {0xF019, 0xF002}
 
 
-def test_a_site_is_made_lighter_once_and_again(tmp_path: Path, style: str) -> None:
+def test_a_site_is_made_lighter_once_and_again(tmp_path, style):
     (tmp_path / page_weight.STYLE).parent.mkdir(parents=True)
     (tmp_path / page_weight.STYLE).write_text(style)
     for name in ("index.html", "search.html"):
         (tmp_path / name).write_text(PAGE)
-    app: Any = SimpleNamespace(outdir=str(tmp_path))
+    app = SimpleNamespace(outdir=str(tmp_path))
     page_weight.lighten(app, None)
     first = {path: path.read_text() for path in tmp_path.rglob("*.*")}
     page_weight.lighten(app, None)
@@ -76,14 +84,7 @@ def test_a_site_is_made_lighter_once_and_again(tmp_path: Path, style: str) -> No
     assert "searchindex" not in (tmp_path / "index.html").read_text()
 
 
-def test_a_build_that_failed_is_left_alone(tmp_path: Path) -> None:
+def test_a_build_that_failed_is_left_alone(tmp_path):
     (tmp_path / "index.html").write_text(PAGE)
-    page_weight.lighten(SimpleNamespace(outdir=str(tmp_path)), RuntimeError())  # type: ignore[arg-type]
+    page_weight.lighten(SimpleNamespace(outdir=str(tmp_path)), RuntimeError())
     assert (tmp_path / "index.html").read_text() == PAGE
-
-
-def test_words_of_code_and_parts_of_signatures_go_without_an_element() -> None:
-    word = '<code><span class="pre">a</span><span class="w"> </span><span class="o">+</span></code>'
-    sign = '<dt class="sig py"><span class="n"><span class="pre">x</span></span><span class="p">:</span></dt>'
-    expected = '<code>a <span class="o">+</span></code><dt class="sig py">x:</dt>'
-    assert page_weight.lighter_page(word + sign, searches=False) == expected

@@ -1,7 +1,6 @@
 """What chapters paste into sentences."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -29,37 +28,37 @@ import pasted
         ("2 replicas", "2 replicas"),
     ],
 )
-def test_numbers_are_typeset_and_words_stay(value: str, shown: str) -> None:
+def test_numbers_are_typeset_and_words_stay(value, shown):
     assert pasted.typeset(value) == shown
 
 
-def test_the_book_uses_all_of_its_own_extensions() -> None:
+def test_the_book_uses_all_of_its_own_extensions():
     """A list of extensions in the configuration replaces what `local_extensions` adds."""
     sphinx = yaml.safe_load((Path(__file__).parents[2] / "_config.yml").read_text())["sphinx"]
     assert "pasted" in sphinx["local_extensions"]
     assert set(sphinx["local_extensions"]) <= set(sphinx["config"]["extensions"])
 
 
-def page(text: str, classes: list[str]) -> nodes.document:
+def page(text, classes):
     document = new_document("page")
     document += nodes.paragraph("", "", nodes.inline(text, text, classes=classes))
     return document
 
 
-def test_only_pasted_text_is_touched() -> None:
+def test_only_pasted_text_is_touched():
     for classes, shown in (["pasted-text"], "−1"), (["other"], "-1"):
         document = page("-1", classes)
-        pasted.resolve(None, document, "page")  # type: ignore[arg-type]
+        pasted.resolve(None, document, "page")
         assert document.astext() == shown
 
 
 @pytest.mark.parametrize(
     "text", ["np.int64(2)", "tensor(0.5)", "3 of array([1])", "None", "nan", "{'a': 1}", "[1, 2]"]
 )
-def test_what_only_a_program_can_read_is_a_warning(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
+def test_what_only_a_program_can_read_is_a_warning(text, monkeypatch):
+    seen = []
     monkeypatch.setattr(pasted.LOGGER, "warning", lambda *args, **kwargs: seen.append(args))
-    pasted.resolve(None, page("2 of 3", ["pasted-text"]), "page")  # type: ignore[arg-type]
+    pasted.resolve(None, page("2 of 3", ["pasted-text"]), "page")
     assert not seen
-    pasted.resolve(None, page(text, ["pasted-text"]), "page")  # type: ignore[arg-type]
+    pasted.resolve(None, page(text, ["pasted-text"]), "page")
     assert [args[1] for args in seen] == [text]

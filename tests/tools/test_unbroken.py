@@ -20,17 +20,17 @@ import unbroken
         ("fac → gi as in Chapter 3 → so", "", "fac_→_gi as in Chapter_3_→_so"),
     ],
 )
-def test_a_number_keeps_its_unit(text: str, before: str, kept: str) -> None:
+def test_a_number_keeps_its_unit(text, before, kept):
     assert unbroken.spaced(text, before).replace("\N{NO-BREAK SPACE}", "_") == kept
 
 
-def sentence(*parts: str | nodes.Node) -> str:
+def sentence(*parts):
     """A paragraph as it is written: kept parts in braces, formulas as $x$."""
     document = new_document("page")
     document += nodes.paragraph("", "", *(nodes.Text(p) if isinstance(p, str) else p for p in parts))
-    unbroken.resolve(None, document, "page")  # type: ignore[arg-type]
+    unbroken.resolve(None, document, "page")
 
-    def written(node: nodes.Node) -> str:
+    def written(node):
         if isinstance(node, nodes.math):
             return f"${node.astext()}$"
         inner = "".join(map(written, node.children)) if isinstance(node, nodes.Element) else node.astext()
@@ -40,22 +40,18 @@ def sentence(*parts: str | nodes.Node) -> str:
     return "".join(map(written, document.children))
 
 
-def x() -> nodes.math:
-    """A formula."""
+def x():
     return nodes.math("", "x")
 
 
-def test_a_formula_keeps_its_punctuation() -> None:
+def test_a_formula_keeps_its_punctuation():
     assert sentence("at ", x(), ", and (", x(), "), ", x()) == "at {$x$,} and {($x$),} $x$"
     assert sentence(x(), "'s root, ", x(), "-th, ", x(), " and") == "{$x$'s} root, {$x$-}th, $x$ and"
     assert sentence(x(), ".") == "{$x$.}"
     assert sentence(", ", x(), ", ", x(), ", ") == ", {$x$,} {$x$,} "
 
 
-def test_code_stays() -> None:
+def test_code_stays_and_a_number_with_an_exponent_is_one_word():
     code = nodes.literal("", "90 % (")
     assert sentence("at 5 %", code, x()) == "at 5\N{NO-BREAK SPACE}%90 % ($x$"
-
-
-def test_a_number_with_an_exponent_is_one_word() -> None:
     assert sentence("at ", nodes.literal("", "1e-5"), " or ", nodes.literal("", "a-b")) == "at {1e-5} or a-b"

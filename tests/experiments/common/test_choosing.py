@@ -2,9 +2,8 @@
 
 import math
 
-import pytest
-
 from experiments.common.choosing import choose, priced
+from tests.support import refusals
 
 SCORES = {
     "bold": {"yacht": [2.0, 4.0], "wine": [None, 9.0]},
@@ -26,15 +25,10 @@ def test_a_set_on_which_all_diverged_makes_every_price_infinite():
     assert priced("even", nowhere).loss == math.inf
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [{}, {"a": {}}, {"a": {"yacht": []}}, {"a": {"yacht": [1.0]}, "b": {"wine": [1.0]}}],
+BAD = ({}, {"a": {}}, {"a": {"yacht": []}}, {"a": {"yacht": [1.0]}, "b": {"wine": [1.0]}})
+test_settings_must_have_scores_on_the_same_sets = refusals(
+    [
+        *((lambda bad=bad: choose(bad), "every setting needs scores on the same sets") for bad in BAD),
+        (lambda: priced("none", SCORES), "none has no scores: choose one of"),
+    ]
 )
-def test_settings_must_have_scores_on_the_same_sets(scores):
-    with pytest.raises(ValueError, match="every setting needs scores on the same sets"):
-        choose(scores)
-
-
-def test_only_what_has_scores_has_a_price():
-    with pytest.raises(ValueError, match="none has no scores: choose one of"):
-        priced("none", SCORES)

@@ -6,21 +6,13 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from experiments.comparisons.measures import (
-    LEVELS,
-    below,
-    calibration_error,
-    distance,
-    distances,
-    measure,
-    moments,
-)
+from experiments.comparisons import measures
+from experiments.comparisons.measures import below, calibration_error, distance, distances, moments
 from gilib.likelihoods.mixtures import GaussianPrediction
 from tests.support import D, normals
 
 
 def gaussian(sd, points):
-    """One Gaussian of mean 0 at every point."""
     return GaussianPrediction(torch.zeros(1, points, 1, dtype=D), torch.full((1, points, 1), sd, dtype=D))
 
 
@@ -42,9 +34,6 @@ def test_a_point_at_the_truths_mean_is_at_distance_one_and_the_truth_at_none():
     truth = {"mean": [1.0, 2.0], "function_sd": [0.1, 3.0]}
     assert distance(truth | {"function_sd": [0.0, 0.0]}, truth, "function_sd") == 1.0
     assert distance(truth, truth, "function_sd") == 0.0
-
-
-def test_no_distance_between_different_points():
     with pytest.raises(ValueError, match="predictions of the same test points, got 1 and 2"):
         distance({"mean": [1.0], "sd": [1.0]}, {"mean": [1.0, 1.0], "sd": [1.0, 1.0]}, "sd")
 
@@ -74,14 +63,18 @@ def test_shares_below_quantiles_are_those_of_a_gaussian():
     assert all(abs(share - level) <= 1 / 200 for level, share in shares.items())
     assert calibration_error(shares) <= 1 / 200
     wide = below(gaussian(4.0, 200), targets)
-    expected = [float(Normal(0.0, 2.0).cdf(Normal(0.0, 4.0).icdf(torch.tensor(level)))) for level in LEVELS]
-    error = sum(abs(p - level) for p, level in zip(expected, LEVELS, strict=True)) / len(LEVELS)
+    expected = [
+        float(Normal(0.0, 2.0).cdf(Normal(0.0, 4.0).icdf(torch.tensor(level)))) for level in measures.LEVELS
+    ]
+    error = sum(abs(p - level) for p, level in zip(expected, measures.LEVELS, strict=True)) / len(
+        measures.LEVELS
+    )
     assert calibration_error(wide) == pytest.approx(error, abs=1 / 200)
 
 
 def test_measures_in_the_units_of_the_data():
     targets, found = normals(50, 1), gaussian(1.5, 50)
-    own = measure(found, targets, torch.tensor(3.0, dtype=D))
+    own = measures.measure(found, targets, torch.tensor(3.0, dtype=D))
     assert own["rmse"] == pytest.approx(3.0 * float(targets.square().mean().sqrt()))
     density = Normal(0.0, torch.tensor(4.5, dtype=D)).log_prob(3.0 * targets).mean()
     assert own["log_likelihood"] == pytest.approx(float(density))

@@ -6,13 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from experiments.comparisons.ranking import (
-    Ranking,
-    critical_difference,
-    normal_range,
-    not_told_apart,
-    rank,
-)
+from experiments.comparisons.ranking import Ranking, critical_difference, normal_range, not_told_apart, rank
+from tests.support import normals, refusals
 
 PRINTED = {  # Demšar (2006), Table 5a
     0.05: (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164),
@@ -22,8 +17,7 @@ PRINTED = {  # Demšar (2006), Table 5a
 
 def scores(blocks, methods, levels=None, seed=0):
     """Random ones; with few levels there are ties."""
-    source = torch.Generator().manual_seed(seed)
-    found = torch.randn(blocks, methods, generator=source, dtype=torch.float64)
+    found = normals(blocks, methods, seed=seed)
     if levels:
         found = (found * levels).round()
     return [{f"m{k}": float(value) for k, value in enumerate(row)} for row in found]
@@ -58,14 +52,11 @@ def test_the_p_value_is_that_of_a_two_way_analysis_of_variance_of_ranks():
     assert found.p_value == pytest.approx(stats.f.sf(float(value), k - 1, (k - 1) * (n - 1)), rel=1e-10)
 
 
-def test_blocks_that_agree_are_certain_and_equal_methods_are_not():
+def test_blocks_that_agree_are_certain_equal_methods_are_not_and_what_broke_down_ranks_last():
     agreed = rank([{"a": 2.0, "b": 1.0, "c": 0.0}] * 3)
     assert agreed.statistic == pytest.approx(6.0) and agreed.p_value == 0.0
     equal = rank([{"a": 1.0, "b": 1.0}] * 3)
     assert equal.statistic == 0.0 and equal.p_value == 1.0
-
-
-def test_a_training_that_broke_down_ranks_last():
     found = rank([{"a": None, "b": -1e9, "c": None}])
     assert found.ranks == {"a": (2.5,), "b": (1.0,), "c": (2.5,)}
 
@@ -77,23 +68,20 @@ def test_bars_join_those_that_are_near_and_no_bar_lies_in_another():
     assert not_told_apart(means, 100.0) == [("a", "b", "c", "d", "e")]
 
 
-@pytest.mark.parametrize("blocks", [[], [{"a": 1.0}], [{"a": 1.0, "b": 2.0}, {"a": 1.0, "c": 2.0}]])
-def test_blocks_must_hold_the_same_methods(blocks):
-    with pytest.raises(ValueError, match="same two methods or more in every block.*leave out"):
-        rank(blocks)
-
-
-def test_scores_must_be_numbers():
-    with pytest.raises(ValueError, match=r"must be numbers.*nan of \['b'\]"):
-        rank([{"a": 1.0, "b": math.nan}])
-
-
-def test_a_single_block_has_ranks_and_no_test():
-    with pytest.raises(ValueError, match="at least two blocks, got 1"):
-        _ = Ranking({"a": (1.0,), "b": (2.0,)}).p_value
-
-
-@pytest.mark.parametrize("arguments", [(1, 5), (3, 0), (3, 5, 0.0), (3, 5, 1.0)])
-def test_a_critical_difference_needs_methods_blocks_and_a_level(arguments):
-    with pytest.raises(ValueError, match="two methods, one block and a level between 0 and 1"):
-        critical_difference(*arguments)
+test_what_cannot_be_ranked = refusals(
+    [
+        *(
+            (lambda blocks=blocks: rank(blocks), "same two methods or more in every block.*leave out")
+            for blocks in ([], [{"a": 1.0}], [{"a": 1.0, "b": 2.0}, {"a": 1.0, "c": 2.0}])
+        ),
+        (lambda: rank([{"a": 1.0, "b": math.nan}]), r"must be numbers.*nan of \['b'\]"),
+        (lambda: Ranking({"a": (1.0,), "b": (2.0,)}).p_value, "at least two blocks, got 1"),
+        *(
+            (
+                lambda given=given: critical_difference(*given),
+                "two methods, one block and a level",
+            )
+            for given in ((1, 5), (3, 0), (3, 5, 0.0), (3, 5, 1.0))
+        ),
+    ]
+)

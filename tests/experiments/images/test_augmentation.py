@@ -1,79 +1,62 @@
 import itertools
 
-import pytest
 import torch
 
 from experiments.images import random_flip_and_crop
+from tests.support import D, refusals, seeded
 
 C, H, W = 2, 5, 7
 
 
-def generator(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def different(*shape, dtype=torch.float64):
+def different(*shape):
     """Images in which every pixel has a value of its own, none of them zero."""
-    count = torch.Size(shape).numel()
-    return torch.arange(1, count + 1).to(dtype).reshape(shape)
+    return torch.arange(1, torch.Size(shape).numel() + 1, dtype=D).reshape(shape)
 
 
-def flipped_by_hand(image):
-    rows = [[row[W - 1 - column] for column in range(W)] for channel in image.tolist() for row in channel]
-    return torch.tensor(rows, dtype=image.dtype).reshape(image.shape)
-
-
-def cropped_by_hand(image, top, left, padding):
+def by_hand(image, flipped, top, left, padding):
     """The window whose upper left corner is at (top, left) of the padded image, pixel by pixel."""
     result = torch.zeros_like(image)
     for channel, row, column in itertools.product(range(C), range(H), range(W)):
         source_row, source_column = row + top - padding, column + left - padding
         if 0 <= source_row < H and 0 <= source_column < W:
-            result[channel, row, column] = image[channel, source_row, source_column]
+            mirrored = W - 1 - source_column if flipped else source_column
+            result[channel, row, column] = image[channel, source_row, mirrored]
     return result
 
 
 def test_flip_and_crop_are_those_of_a_loop():
     padding, x = 2, different(12, C, H, W)
-    source = generator(1)
+    source = seeded(1)
     flips = torch.rand(12, generator=source) < 0.5
     top, left = torch.randint(2 * padding + 1, (2, 12), generator=source).tolist()
     assert 0 < int(flips.sum()) < 12
-    expected = [
-        cropped_by_hand(flipped_by_hand(image) if flips[k] else image, top[k], left[k], padding)
-        for k, image in enumerate(x)
-    ]
-    assert torch.equal(random_flip_and_crop(x, padding, generator(1)), torch.stack(expected))
+    expected = [by_hand(image, flips[k], top[k], left[k], padding) for k, image in enumerate(x)]
+    assert torch.equal(random_flip_and_crop(x, padding, seeded(1)), torch.stack(expected))
 
 
-def test_a_pure_function_of_images_and_generator():
+def test_a_pure_function_of_images_and_seeded():
     x = different(6, C, H, W)
     before = x.clone()
-    once, again = (random_flip_and_crop(x, 3, generator(4)) for _ in range(2))
+    once, again = (random_flip_and_crop(x, 3, seeded(4)) for _ in range(2))
     assert torch.equal(once, again) and torch.equal(x, before)
-    assert not torch.equal(once, random_flip_and_crop(x, 3, generator(5)))
+    assert not torch.equal(once, random_flip_and_crop(x, 3, seeded(5)))
 
 
-def test_leading_axes_are_more_images():
+def test_leading_axes_are_more_images_and_nothing_is_read_back():
     x = different(2, 3, C, H, W)
-    result = random_flip_and_crop(x, 2, generator(6))
-    assert torch.equal(result.flatten(0, 1), random_flip_and_crop(x.flatten(0, 1), 2, generator(6)))
-    assert random_flip_and_crop(x[0, 0], 2, generator(6)).shape == (C, H, W)
+    result = random_flip_and_crop(x, 2, seeded(6))
+    assert torch.equal(result.flatten(0, 1), random_flip_and_crop(x.flatten(0, 1), 2, seeded(6)))
+    assert random_flip_and_crop(x[0, 0], 2, seeded(6)).shape == (C, H, W)
+    empty = torch.empty(4, C, H, W, device="meta")  # of which `bool(t)` or `t.item()` would fail
+    assert random_flip_and_crop(empty, 2).shape == empty.shape
 
 
-def test_nothing_is_read_back():
-    """On the meta device there is nothing to read: `bool(t)` or `t.item()` would fail."""
-    x = torch.empty(4, C, H, W, device="meta")
-    assert random_flip_and_crop(x, 2).shape == x.shape
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+test_bad_input = refusals(
     [
-        ((torch.zeros(H, W),), ValueError, r"images must be \[..., C, H, W\], got shape \(5, 7\)"),
-        ((torch.zeros(1, C, H, W, device="meta"), 1, generator()), ValueError, r"images are on meta and the"),
-    ],
+        (lambda: random_flip_and_crop(torch.zeros(H, W)), r"\[..., C, H, W\], got shape \(5, 7\)"),
+        (
+            lambda: random_flip_and_crop(torch.zeros(1, C, H, W, device="meta"), 1, seeded()),
+            "are on meta and",
+        ),
+    ]
 )
-def test_bad_input(arguments, error, message):
-    with pytest.raises(error, match=message):
-        random_flip_and_crop(*arguments)

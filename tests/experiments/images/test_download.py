@@ -3,7 +3,6 @@
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 
@@ -19,25 +18,17 @@ class Handler(BaseHTTPRequestHandler):
     """Answers by path: good, truncated, altered, of a wrong length or none, or not found."""
 
     def do_GET(self):
-        kind = self.path.strip("/").split("/")[0]
-        content = {
-            "good": YACHT,
-            "truncated": YACHT,
-            "altered": YACHT.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1),
-            "abc": YACHT,
-            "huge": YACHT,
-            "endless": YACHT,
-        }.get(kind)
-        if content is None:
+        kind = self.path.strip("/")
+        if kind == "missing":
             self.send_error(404)
             return
         self.send_response(200)
-        announced = {"abc": "abc", "huge": str(1 << 40), "endless": None}
-        length = announced.get(kind, str(len(content)))
-        if length is not None:
-            self.send_header("Content-Length", length)
+        if kind != "endless":
+            announced = {"abc": "abc", "huge": str(1 << 40)}
+            self.send_header("Content-Length", announced.get(kind, str(len(YACHT))))
         self.end_headers()
-        self.wfile.write(content[:4000] if kind == "truncated" else content)
+        altered = YACHT.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1)
+        self.wfile.write({"truncated": YACHT[:4000], "altered": altered}.get(kind, YACHT))
 
     def log_message(self, *arguments):
         """Keep the test's output clean."""
@@ -45,7 +36,6 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def server():
-    """A web server on this machine; yields its address."""
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
@@ -56,17 +46,16 @@ def server():
 
 
 @pytest.fixture
-def target(empty_directory) -> Path:
-    """Where a fetched file should end."""
+def target(empty_directory):
     return empty_directory / "uci" / "yacht" / "data.txt"
 
 
-def check(content: bytes) -> None:
+def check(content):
     if content != YACHT:
         raise ChecksumError("other values")
 
 
-def leftovers(directory: Path) -> list[Path]:
+def leftovers(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 

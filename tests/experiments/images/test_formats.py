@@ -18,11 +18,12 @@ from PIL import Image
 from experiments.images import formats
 from experiments.images.formats import File
 from gilib.data import DataError
+from tests.support import refusals
 
 COLOURS = {"airplane": (250, 10, 10), "cat": (10, 250, 10), "truck": (10, 10, 250)}
 
 
-def file(content: bytes) -> File:
+def file(content):
     return File("a file", content, "fetch it again")
 
 
@@ -30,7 +31,7 @@ def random_bytes(*shape, seed=0, high=256):
     return np.random.default_rng(seed).integers(0, high, shape).astype(np.uint8)
 
 
-def idx_bytes(array: np.ndarray) -> bytes:
+def idx_bytes(array):
     """An IDX file as its description says: zero, zero, type 8, number of axes, big-endian sizes, values."""
     return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
 
@@ -43,31 +44,6 @@ def test_idx_arrays():
     assert np.array_equal(arrays.train_x[:, 0], images) and np.array_equal(arrays.test_x[:, 0], test_images)
     assert arrays.train_y.tolist() == labels.tolist() and arrays.test_y.tolist() == test_labels.tolist()
     assert arrays.train_x.shape == (5, 1, 3, 4) and arrays.train_y.dtype == torch.int64
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"<html>not found</html>", gzip.compress(bytes(5000))[:-9], gzip.compress(bytes(50))[:-8] + bytes(8)],
-    ids=["another file", "truncated", "altered"],
-)
-def test_damaged_gzip(content):
-    with pytest.raises(DataError, match="^a file is not a whole gzip file .*: fetch it again$"):
-        formats.gunzip(file(content))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "begins with '', wanted '00000803' and 3 sizes"),
-        (idx_bytes(random_bytes(5)), "IDX file of bytes with 3 axes: it begins with '00000801'"),
-        (b"\0\0\x08\x03\0\0", "wanted '00000803' and 3 sizes"),
-        (idx_bytes(random_bytes(5, 3, 4))[:-1], r"holds 59 values and announces 60, shape \[5, 3, 4\]; it"),
-    ],
-)
-def test_damaged_idx(content, message):
-    labels = idx_bytes(random_bytes(5))
-    with pytest.raises(DataError, match=message):
-        formats.decode_idx([file(content), file(labels), file(content), file(labels)])
 
 
 class Python2Pickler(pickle._Pickler):
@@ -89,13 +65,13 @@ Python2Pickler.dispatch[type] = Python2Pickler.save_global
 Python2Pickler.dispatch[type(pickle.dumps)] = Python2Pickler.save_global
 
 
-def python2_pickle(value) -> bytes:
+def python2_pickle(value):
     stream = io.BytesIO()
     Python2Pickler(stream, 2).dump(value)
     return stream.getvalue()
 
 
-def batch(k: int, n: int = 3) -> dict:
+def batch(k, n=3):
     return {
         b"batch_label": b"training batch",
         b"labels": [int(label) for label in random_bytes(n, seed=k, high=10)],
@@ -104,14 +80,14 @@ def batch(k: int, n: int = 3) -> dict:
     }
 
 
-def members(**changes) -> dict[str, bytes]:
+def members(**changes):
     """The six batches, in another order than they are asked for."""
     names = ("test_batch", *(f"data_batch_{k}" for k in (4, 2, 5, 1, 3)))
     made = {name: python2_pickle(batch(k)) for k, name in enumerate(names)}
     return {**made, **changes}
 
 
-def archive(content: dict[str, bytes]) -> bytes:
+def archive(content):
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:gz") as tar:
         for name, value in content.items():
@@ -165,39 +141,13 @@ def test_no_attribute_of_a_known_name_is_reached():
         formats.load_arrays_only(dotted)
 
 
-def test_an_archive_that_is_truncated_or_incomplete():
-    content = archive(members())
-    for bad in (content[:2000], b"", b"<html>not found</html>"):
-        with pytest.raises(DataError, match=r"not a whole tar\.gz archive|incomplete"):
-            formats.decode_cifar([file(bad)])
-    partial = {name: value for name, value in members().items() if name not in ("data_batch_3", "test_batch")}
-    with pytest.raises(DataError, match="is incomplete, it lacks data_batch_3, test_batch: fetch it again"):
-        formats.decode_cifar([file(archive(partial))])
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ([], "without uint8 images"),
-        ({b"data": random_bytes(3, 3072).astype(np.int64)}, "without uint8 images"),
-        ({b"labels": [1, 2, 10]}, "labels that are not integers from 0 to 9"),
-    ],
-)
-def test_a_batch_that_holds_something_else(change, message):
-    content = python2_pickle({**batch(1), **change} if isinstance(change, dict) else change)
-    with pytest.raises(
-        DataError, match=f"has a batch test_batch (with|without).*{message.split('out ')[-1]}"
-    ):
-        formats.decode_cifar([file(archive(members(test_batch=content)))])
-
-
-def picture(colour, size=(32, 32), mode="RGB") -> bytes:
+def picture(colour, size=(32, 32), mode="RGB"):
     stream = io.BytesIO()
     Image.new("RGB", size, colour).convert(mode).save(stream, "JPEG", quality=95)
     return stream.getvalue()
 
 
-def zipped(content: dict[str, bytes], compression=zipfile.ZIP_STORED, year=2009) -> bytes:
+def zipped(content, compression=zipfile.ZIP_STORED, year=2009):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", compression) as made:
         for name, value in content.items():
@@ -205,7 +155,7 @@ def zipped(content: dict[str, bytes], compression=zipfile.ZIP_STORED, year=2009)
     return stream.getvalue()
 
 
-def pictures(split="train", number=2) -> dict[str, bytes]:
+def pictures(split="train", number=2):
     """Plain colours: of each class its own, darker by ten with each image."""
     return {
         f"{split}/{kind}/{k:04d}.jpg": picture(tuple(max(c - 10 * k, 0) for c in colour))
@@ -245,32 +195,7 @@ def test_jpeg_fingerprint_is_of_the_images_not_of_the_packing():
     assert formats.zip_fingerprint(file(zipped(dict(list(content.items())[:-1])))) != first
 
 
-def test_damaged_zip_archives():
-    whole = zipped(pictures())
-    for content in (whole[:-30], b"<html>not found</html>", b""):
-        with pytest.raises(DataError, match="^a file is not a whole zip archive .*: fetch it again$"):
-            formats.zip_fingerprint(file(content))
-    place = whole.index(b"train/cat/0001.jpg") + 200
-    flipped = whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
-    with pytest.raises(DataError, match=r"has an image train/cat/0001\.jpg that cannot be read .*CRC"):
-        formats.decode_jpeg([file(flipped), file(flipped)])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (picture((9, 9, 9), size=(28, 28)), r"it is RGB \(28, 28\), wanted RGB \(32, 32\)"),
-        (picture((9, 9, 9))[:300], "(?i:truncated)"),
-        (b"no picture", "cannot identify"),
-    ],
-)
-def test_images_that_are_not_what_they_should_be(content, message):
-    made = file(zipped({**pictures(), "train/cat/0001.jpg": content}))
-    with pytest.raises(DataError, match=rf"has an image train/cat/0001\.jpg that cannot be read .*{message}"):
-        formats.decode_jpeg([made, made])
-
-
-def matlab(**arrays) -> bytes:
+def matlab(**arrays):
     stream = io.BytesIO()
     scipy.io.savemat(stream, arrays)
     return stream.getvalue()
@@ -286,25 +211,73 @@ def test_svhn_arrays():
     assert arrays.train_x.shape == (0, 3, 32, 32) and arrays.train_y.shape == (0,)
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"<html>not found</html>", matlab(X=random_bytes(32, 32, 3, 5))[:900]]
-)
-def test_files_that_are_not_matlab(content):
-    with pytest.raises(DataError, match="^a file is not a MATLAB file that can be read .*: fetch it again$"):
-        formats.decode_svhn([file(content)])
+HTML, ZIP = b"<html>not found</html>", zipped(pictures())
+PLACE = ZIP.index(b"train/cat/0001.jpg") + 200
+FLIPPED = ZIP[:PLACE] + bytes([ZIP[PLACE] ^ 255]) + ZIP[PLACE + 1 :]
+X, ONES = random_bytes(32, 32, 3, 5), np.ones((5, 1))
+MATLAB = matlab(X=X)
 
 
-@pytest.mark.parametrize(
-    ("arrays", "message"),
+def idx(content):
+    labels = file(idx_bytes(random_bytes(5)))
+    return formats.decode_idx([file(content), labels] * 2)
+
+
+def cifar(content=None, **changes):
+    return formats.decode_cifar([file(archive(members(**changes)) if content is None else content)])
+
+
+def changed_batch(**change):
+    return cifar(
+        test_batch=python2_pickle(batch(1) | {name.encode(): value for name, value in change.items()})
+    )
+
+
+def jpeg(content):
+    return formats.decode_jpeg([file(content)] * 2)
+
+
+def one_picture(content):
+    return jpeg(zipped(pictures() | {"train/cat/0001.jpg": content}))
+
+
+def svhn(**arrays):
+    return formats.decode_svhn([file(matlab(**arrays))])
+
+
+def not_whole(kind, read, *contents):
+    return [(lambda c=c: read(file(c)), f"^a file is not a {kind} .*: fetch it again$") for c in contents]
+
+
+GZIP = gzip.compress(bytes(5000))[:-9], gzip.compress(bytes(50))[:-8] + bytes(8)  # truncated, altered
+test_damaged_files = refusals(
     [
-        ({"X": random_bytes(32, 32, 3, 5)}, r"holds X uint8 \(32, 32, 3, 5\) and y \(0,\), wanted"),
-        ({"X": np.ones((32, 32, 3, 5)), "y": np.ones((5, 1))}, "holds X float64"),
-        ({"X": random_bytes(32, 32, 3, 2), "y": np.array([[0], [1]])}, "labels that are not integers from 1"),
+        *not_whole("whole gzip file", formats.gunzip, HTML, *GZIP),
+        *not_whole("whole zip archive", formats.zip_fingerprint, HTML, b"", ZIP[:-30]),
+        *not_whole("MATLAB file .* read", lambda f: formats.decode_svhn([f]), b"", HTML, MATLAB[:900]),
+        (lambda: idx(b""), "begins with '', wanted '00000803' and 3 sizes"),
+        (lambda: idx(idx_bytes(random_bytes(5))), "bytes with 3 axes: it begins with '00000801'"),
+        (lambda: idx(b"\0\0\x08\x03\0\0"), "wanted '00000803' and 3 sizes"),
+        (lambda: idx(idx_bytes(X[:5, :3, 0, :4])[:-1]), r"59 values and announces 60, shape \[5, 3, 4\]; it"),
+        *((lambda c=c: cifar(c), r"not a whole tar\.gz archive|incomplete") for c in (b"", HTML)),
+        (lambda: cifar(archive(members())[:2000]), r"not a whole tar\.gz archive|incomplete"),
+        (lambda: cifar(archive({"data_batch_1": b"", "data_batch_2": b""})), "lacks data_batch_3, .*: fetch"),
+        (lambda: cifar(test_batch=python2_pickle([])), "a batch test_batch without uint8 images"),
+        (
+            lambda: changed_batch(data=random_bytes(3, 3072).astype(np.int64)),
+            "test_batch without uint8 images",
+        ),
+        (lambda: changed_batch(labels=[1, 2, 10]), "labels that are not integers from 0 to 9"),
+        (lambda: jpeg(FLIPPED), r"has an image train/cat/0001\.jpg that cannot be read .*CRC"),
+        (lambda: one_picture(picture((9, 9, 9), size=(28, 28))), r"RGB \(28, 28\), wanted RGB \(32, 32\)"),
+        (lambda: one_picture(picture((9, 9, 9))[:300]), "that cannot be read .*(?i:truncated)"),
+        (lambda: one_picture(b"no picture"), r"0001\.jpg that cannot be read .*cannot identify"),
+        (lambda: svhn(X=X), r"holds X uint8 \(32, 32, 3, 5\) and y \(0,\), wanted"),
+        (lambda: svhn(X=np.ones((32, 32, 3, 5)), y=ONES), "holds X float64"),
+        (lambda: svhn(X=X, y=0 * ONES), "labels that are not integers from 1"),
     ],
+    DataError,
 )
-def test_matlab_files_that_hold_something_else(arrays, message):
-    with pytest.raises(DataError, match=message):
-        formats.decode_svhn([file(matlab(**arrays))])
 
 
 @pytest.mark.parametrize(("module", "decode"), [("PIL.Image", "decode_jpeg"), ("scipy.io", "decode_svhn")])

@@ -1,3 +1,5 @@
+"""Images of eight bits, as arrays, and what divides them by their deviations."""
+
 import hashlib
 
 import numpy as np
@@ -5,15 +7,14 @@ import pytest
 import torch
 
 from experiments.images import ImageDataset, ImageNormalisation, sha256_of_images
-
-D = torch.float64
+from tests.support import D, refusals, seeded
 
 
 def pixels(*shape, seed=0):
-    return torch.randint(256, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+    return torch.randint(256, shape, generator=seeded(seed), dtype=torch.uint8)
 
 
-def dataset(**changes) -> ImageDataset:
+def dataset(**changes):
     """Six training and four test images of two channels, 3 × 5, in three classes."""
     train_x = pixels(6, 2, 3, 5)
     fields = {
@@ -78,27 +79,56 @@ def test_images_out_of_distribution_take_another_normalisation():
     assert torch.equal(x, trained.normalisation.x(data.test_x))
 
 
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"train_x": torch.zeros(6, 2, 3, 5)}, TypeError, "train_x must be uint8 and train_y int64, got"),
-        ({"train_x": pixels(6, 3, 5)}, ValueError, r"train_x must be \[N, C, H, W\] .* got \(6, 3, 5\)"),
-        ({"class_names": ("a", "b")}, ValueError, "labels from 0 to 1, one for each class name, got 0 to 2"),
-        ({"test_x": pixels(4, 2, 3, 4)}, ValueError, r"one size, got \(2, 3, 5\) and \(2, 3, 4\)"),
-    ],
-)
-def test_arrays_that_do_not_fit(changes, error, message):
-    with pytest.raises(error, match=message):
-        dataset(**changes)
+IMAGES = pixels(7, 3, 4, 6, seed=3)
+FITTED = ImageNormalisation.fit(IMAGES)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
+def test_statistics_are_those_of_all_pixels():
+    channels = IMAGES.double().transpose(0, 1).flatten(1) / 255  # [C, values]
+    assert torch.allclose(FITTED.x_mean, channels.mean(1), rtol=1e-14, atol=0)
+    assert torch.allclose(FITTED.x_std, channels.std(1), rtol=1e-14, atol=0)
+
+
+def test_leading_axes_are_free_and_the_way_back():
+    before, x = IMAGES.clone(), FITTED.x(IMAGES, D)
+    assert torch.equal(IMAGES, before)
+    assert torch.equal(FITTED.x(IMAGES.expand(2, *IMAGES.shape), D)[1], x)
+    assert torch.equal(FITTED.x(IMAGES[0], D), x[0])
+    assert torch.allclose(FITTED.invert_x(x), IMAGES.double() / 255, rtol=0, atol=1e-15)
+    assert FITTED.invert_x(x.float()).dtype == torch.float32
+
+
+def test_a_constant_channel_is_divided_by_one():
+    images = IMAGES.clone()
+    images[:, 1] = 51
+    fitted = ImageNormalisation.fit(images)
+    assert fitted.x_std[1] == 1.0 and fitted.x_mean[1] == 0.2
+    assert fitted.x(images, D)[:, 1].abs().max() < 1e-16
+
+
+test_arrays_that_do_not_fit = refusals(
     [
-        ({"first": 7}, "small has 6 training images, got 7"),
-        ({"first": 2, "first_test": 5}, "small has 4 test images, got 5"),
-    ],
+        (lambda: dataset(train_x=pixels(6, 3, 5)), r"train_x must be \[N, C, H, W\] .* got \(6, 3, 5\)"),
+        (lambda: dataset(class_names=("a", "b")), "labels from 0 to 1, one for each class name, got 0 to 2"),
+        (lambda: dataset(test_x=pixels(4, 2, 3, 4)), r"one size, got \(2, 3, 5\) and \(2, 3, 4\)"),
+        (lambda: dataset().subset(7), "small has 6 training images, got 7"),
+        (lambda: dataset().subset(2, first_test=5), "small has 4 test images, got 5"),
+        (lambda: FITTED.x(IMAGES[:, :1]), r"with C = 3 channels, .* got shape \(7, 1, 4, 6\)"),
+        (lambda: FITTED.invert_x(torch.zeros(3, 3)), "with C = 3 channels"),
+        (lambda: ImageNormalisation.fit(IMAGES[:0]), r"\[N, C, H, W\] with at least one image, got"),
+        (lambda: ImageNormalisation.fit(IMAGES[0]), r"\[N, C, H, W\] with at least one image, got"),
+        (lambda: ImageNormalisation(torch.zeros(2), torch.ones(3)), r"got shapes \(2,\) and \(3,\)"),
+        (lambda: ImageNormalisation(torch.zeros(1), torch.zeros(1)), r"got \[0.0\] and \[0.0\]"),
+    ]
 )
-def test_impossible_subsets(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        dataset().subset(**arguments)
+test_things_that_are_no_pixels = refusals(
+    [
+        (lambda: dataset(train_x=torch.zeros(6, 2, 3, 5)), "train_x must be uint8 and train_y int64, got"),
+        (lambda: FITTED.x(IMAGES.float()), "uint8 tensor of pixels from 0 to 255, got torch.float32"),
+        (lambda: ImageNormalisation.fit(IMAGES.numpy()), "pixels from 0 to 255, got ndarray"),
+        (lambda: FITTED.x(IMAGES, torch.int64), "dtype must be a floating-point type .* got torch.int64"),
+        (lambda: FITTED.invert_x(IMAGES), "normalised images of a floating-point type, got torch.uint8"),
+        (lambda: ImageNormalisation((0.1,), torch.ones(1)), "x_mean must be a floating-point tensor, got"),
+    ],
+    TypeError,
+)

@@ -1,79 +1,57 @@
 """The sample that ships, and the full sets where they are on this machine."""
 
-import dataclasses
 import gzip
 import os
+import re
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
 
-from experiments.images import ImageDataset, image_names, load_images
+from experiments.images import image_names, load_images
 from experiments.images.catalogue import IMAGE_SETS
 
 SHIPPED = "mnist-500"
 BYTES_ALLOWED = 400_000
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
-    """What others report of a set."""
+class Published(NamedTuple):
+    """What others report of a set; the tolerance is half a unit of the last printed digit, or of a copy."""
 
     folder: str
     label: str
-    shape: tuple[int, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    tolerance: float  # half a unit of the last printed digit, more where the copy is not exact
-    counts: tuple[int, ...]
-    first: tuple[int, ...]
-    first_test: tuple[int, ...]
+    shape: tuple
+    mean: tuple
+    std: tuple
+    tolerance: float
+    counts: tuple
+    first: tuple
+    first_test: tuple
     centroids: float  # per cent
 
 
+DIGITS = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
+SMALL, COLOUR = (1, 28, 28), (3, 32, 32)
 FULL = {
     "mnist": Published(
-        folder="mnist",
-        label="MNIST",
-        shape=(1, 28, 28),
-        mean=(0.1307,),
-        std=(0.3081,),
-        tolerance=5e-5,
-        counts=(5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
-        first=(5, 0, 4, 1, 9, 2, 1, 3, 1, 4),
-        first_test=(7, 2, 1, 0, 4, 1, 4, 9, 5, 9),
-        centroids=82.03,
+        *("mnist", "MNIST", SMALL, (0.1307,), (0.3081,), 5e-5, DIGITS),
+        *((5, 0, 4, 1, 9, 2, 1, 3, 1, 4), (7, 2, 1, 0, 4, 1, 4, 9, 5, 9), 82.03),
     ),
     "fashion-mnist": Published(
-        folder="fashion-mnist",
-        label="Fashion-MNIST (recovered copy)",
-        shape=(1, 28, 28),
-        mean=(0.2860,),
-        std=(0.3530,),
-        tolerance=1.5e-4,
-        counts=(6000,) * 10,
-        first=(9, 0, 0, 3, 0, 2, 7, 2, 5, 5),
-        first_test=(9, 2, 1, 1, 6, 1, 4, 6, 5, 7),
-        centroids=67.68,
+        *("fashion-mnist", "Fashion-MNIST (recovered copy)", SMALL, (0.2860,), (0.3530,), 1.5e-4),
+        *((6000,) * 10, (9, 0, 0, 3, 0, 2, 7, 2, 5, 5), (9, 2, 1, 1, 6, 1, 4, 6, 5, 7), 67.68),
     ),
     "cifar10": Published(
-        folder="cifar10-jpeg",
-        label="CIFAR-10 (JPEG copy)",
-        shape=(3, 32, 32),
-        mean=(0.4914, 0.4822, 0.4465),
-        std=(0.2470, 0.2435, 0.2616),
-        tolerance=2e-3,  # compression takes away some of the variance
-        counts=(5000,) * 10,
-        first=tuple(range(10)),
-        first_test=tuple(range(10)),
-        centroids=27.7,
+        *("cifar10-jpeg", "CIFAR-10 (JPEG copy)", COLOUR, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
+        *(2e-3, (5000,) * 10, tuple(range(10)), tuple(range(10)), 27.7),  # some variance is compressed away
     ),
 }
 
 
 @pytest.fixture(scope="module", params=FULL)
-def full(request) -> ImageDataset:
+def full(request):
     """Each of the full sets, as far as it is on this machine."""
     chosen = os.environ.get("GILIB_DATA")
     if not chosen:
@@ -84,11 +62,11 @@ def full(request) -> ImageDataset:
 
 
 @pytest.fixture(scope="module")
-def sample() -> ImageDataset:
+def sample():
     return load_images(SHIPPED)
 
 
-def centroid_accuracy(data: ImageDataset) -> float:
+def centroid_accuracy(data):
     """Percentage of test images whose nearest class mean of the training images is that of their class."""
     classes = range(len(data.class_names))
     x, y = data.train_x.flatten(1), data.train_y
@@ -99,15 +77,17 @@ def centroid_accuracy(data: ImageDataset) -> float:
     return 100 * (distance.argmin(1) == data.test_y).double().mean().item()
 
 
-def test_names():
+def test_sets_have_names_sources_and_fingerprints_and_what_can_be_fetched_a_safe_address():
     assert image_names() == ("cifar10", "fashion-mnist", "mnist", "mnist-500", "svhn")
     assert [name for name in image_names() if IMAGE_SETS[name].ships] == [SHIPPED]
+    assert sum(bool(layout.url) for entry in IMAGE_SETS.values() for layout in entry.layouts) == 4
     for entry in IMAGE_SETS.values():
         assert entry.source and entry.licence and len(entry.class_names) == 10
-        counts = [
-            (len(v.fingerprints), len(layout.files)) for layout in entry.layouts for v in layout.variants
-        ]
-        assert all(found == wanted for found, wanted in counts)
+        for layout in entry.layouts:
+            assert {len(variant.fingerprints) for variant in layout.variants} == {len(layout.files)}
+            if layout.url:
+                assert layout.url.startswith("https://") and len(layout.sha256) == len(layout.files)
+                assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in layout.sha256)
 
 
 def test_the_sample(sample):
@@ -117,6 +97,9 @@ def test_the_sample(sample):
     assert tuple(sample.test_y[:10].tolist()) == FULL["mnist"].first_test
     assert "CC BY-SA 3.0" in sample.licence and "LeCun" in sample.source
     assert centroid_accuracy(sample) > 50.0  # labels of other images give ten percent
+    x, pixels = sample.tensors(dtype=torch.float64).train_x, sample.train_x.double() / 255
+    mean, deviation = 0.13066047627384286, 0.30810780713141817  # of the full set
+    assert torch.allclose(x, (pixels - mean) / deviation, rtol=0, atol=1e-14)
 
 
 def test_the_sample_is_small_and_without_a_date():
@@ -128,12 +111,6 @@ def test_the_sample_is_small_and_without_a_date():
     assert all(content[3:8] == bytes(5) for content in images.values())  # no file name, modification time 0
 
 
-def test_the_sample_is_normalised_by_the_full_set(sample):
-    x = sample.tensors(dtype=torch.float64).train_x
-    pixels = sample.train_x.double() / 255
-    assert torch.allclose(x, (pixels - 0.13066047627384286) / 0.30810780713141817, rtol=0, atol=1e-14)
-
-
 def test_the_sample_is_the_beginning_of_the_full_set(full, sample):
     if full.name != "mnist":
         pytest.skip("the sample is of MNIST")
@@ -141,8 +118,10 @@ def test_the_sample_is_the_beginning_of_the_full_set(full, sample):
     assert (beginning.sha256, beginning.label) == (sample.sha256, sample.label)
     assert torch.equal(beginning.normalisation.x_mean, sample.normalisation.x_mean)
     assert torch.equal(beginning.normalisation.x_std, sample.normalisation.x_std)
-    for name, content in zip(FULL_FILES, sample_files(), strict=True):
-        whole = gzip.decompress((Path(os.environ["GILIB_DATA"]) / "mnist" / name).read_bytes())
+    shipped, there = files("experiments") / "files", Path(os.environ["GILIB_DATA"]) / "mnist"
+    pairs = zip(IMAGE_SETS[SHIPPED].layouts[0].files, IMAGE_SETS["mnist"].layouts[0].files, strict=True)
+    for own, name in pairs:
+        content, whole = (gzip.decompress(path.read_bytes()) for path in (shipped / own, there / name))
         header = 16 if "images" in name else 8
         assert whole[header:].startswith(content[header:])
 
@@ -155,31 +134,15 @@ def test_what_is_published_of_the_full_sets(full):
     assert tuple(torch.bincount(full.train_y).tolist()) == published.counts
     assert tuple(full.train_y[:10].tolist()) == published.first
     assert tuple(full.test_y[:10].tolist()) == published.first_test
-    for found, printed in (
-        (full.normalisation.x_mean, published.mean),
-        (full.normalisation.x_std, published.std),
-    ):
-        assert (found - torch.tensor(printed, dtype=torch.float64)).abs().max() < published.tolerance
-
-
-def test_labels_belong_to_images_of_the_full_sets(full):
-    assert abs(centroid_accuracy(full) - FULL[full.name].centroids) < 0.5
+    found = torch.stack([full.normalisation.x_mean, full.normalisation.x_std])
+    printed = torch.tensor([published.mean, published.std], dtype=torch.float64)
+    assert (found - printed).abs().max() < published.tolerance
+    assert abs(centroid_accuracy(full) - published.centroids) < 0.5, "labels belong to images"
 
 
 def test_unknown_name_lists_the_known_ones():
-    with pytest.raises(
-        ValueError, match="unknown set of images 'cifar100': choose one of 'cifar10', .*, 'svhn'"
-    ):
+    with pytest.raises(ValueError, match="unknown set of images 'cifar100': choose one of 'cifar10', .*"):
         load_images("cifar100")
     with pytest.raises(TypeError, match="name must be a str, got int"):
         load_images(10)
     assert load_images("MNIST-500").name == SHIPPED
-
-
-FULL_FILES = IMAGE_SETS["mnist"].layouts[0].files
-
-
-def sample_files() -> list[bytes]:
-    """The unpacked files of the sample."""
-    folder = files("experiments") / "files"
-    return [gzip.decompress((folder / name).read_bytes()) for name in IMAGE_SETS[SHIPPED].layouts[0].files]

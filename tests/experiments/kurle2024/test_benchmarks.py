@@ -1,7 +1,6 @@
 """The classification benchmarks of BALI: data, settings, looks, measures, and one record of each kind."""
 
 import dataclasses
-import functools
 import math
 import statistics
 
@@ -19,7 +18,7 @@ from experiments.runner.groups import select_configs
 from gilib.data import Dataset, load_uci
 from gilib.training import Bali, Checkpoint, Paused
 from tests.experiments.recorded import CPU, JOB
-from tests.support import D
+from tests.support import D, normals
 
 NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
 
@@ -27,14 +26,10 @@ NAMES = ("bali_settings", "bali_tabular", "bali_images", "bali_convergence")
 @pytest.fixture(autouse=True)
 def tables(monkeypatch):
     """Forty points that a line separates, by the name of every table."""
-    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = normals(40, 2)
     data = Dataset("line", x, (x.sum(1) > 0).long(), class_names=("below", "above"))
     monkeypatch.setattr(tasks, "load_classification", lambda name: data)
     return data
-
-
-def job(**given):
-    return Job(CPU, None, None, False) if not given else Job(CPU, progress=False, **given)
 
 
 def config(**given):
@@ -74,7 +69,7 @@ def test_regressions_keep_their_units():
     yacht = load_uci("yacht")
     task = tasks.load("yacht", 1, "final", 0, CPU)
     assert math.exp(task.log_scale) == pytest.approx(float(yacht.split(1).normalisation.y_std))
-    found = measures.run(config(dataset="yacht", split=1, method="map"), job())
+    found = measures.run(config(dataset="yacht", split=1, method="map"), JOB)
     looks, last = found["looks"], found["metrics"]
     assert last["rmse"] == pytest.approx(looks["look_rmse"][-1] * math.exp(task.log_scale), rel=1e-4)
     assert last["log_likelihood"] == pytest.approx(-looks["look_nll"][-1], rel=1e-4)
@@ -86,7 +81,7 @@ def test_grids_have_records(name):
     first = select_configs(experiment, "smoke")[0]
     if first.dataset == "mnist-500":
         first = dataclasses.replace(first, images=30)
-    (found,) = experiment.run([first], job())
+    (found,) = experiment.run([first], JOB)
     if first.dataset != "yacht":
         assert 0.0 <= found["metrics"]["accuracy"] <= 1.0 and 0.0 <= found["metrics"]["auc"] <= 1.0
     assert found["metrics"]["log_likelihood"] < 0.0 and found["looks"]["step"][-1] == first.steps
@@ -97,16 +92,15 @@ def test_grids_have_records(name):
             assert settings.frozen(c.dataset, c.method).items() <= dataclasses.asdict(c).items()
 
 
-SEARCHED = [("tables", ("spambase", "telescope"), method) for method in settings.CENTRE]
-SEARCHED += [("images", ("mnist",), method) for method in settings.CENTRE]
-SEARCHED += [("regressions", ("yacht", "energy"), method) for method in settings.ADAM]
+SETS = {"tables": ("spambase", "telescope"), "images": ("mnist",), "regressions": ("yacht", "energy")}
+SEARCHED = [(kind, name) for kind in ("tables", "images") for name in settings.CENTRE]
+SEARCHED += [("regressions", name) for name in settings.ADAM]
 
 
-@pytest.mark.parametrize(("kind", "sets", "method"), SEARCHED)
-def test_frozen_settings_are_the_best_of_the_recorded_search(kind, sets, method, kept):
+@pytest.mark.parametrize(("kind", "method"), SEARCHED)
+def test_frozen_settings_are_the_best_of_the_recorded_search(kind, method, kept):
     """By the mean log-likelihood of validation points, among those recorded on all sets of the kind."""
-    names = ("lr", "prior_variance", "update_rate", "dropout")
-    found = {}
+    names, sets, found = ("lr", "prior_variance", "update_rate", "dropout"), SETS[kind], {}
     for record in select("bali_settings", method=method):
         if (own := record["config"])["dataset"] in sets:
             setting = tuple(own[name] for name in names)
@@ -137,14 +131,13 @@ def test_methods_differ_by_rule_and_posterior():
 
 def test_looks_are_resumed(tmp_path, monkeypatch):
     """Paused after the middle, a training goes on to the same looks; but for the clock."""
-    whole = measures.run(config(steps=20), job())
+    whole = measures.run(config(steps=20), JOB)
     path = tmp_path / "checkpoint"
-    late = functools.partial(Checkpoint, path, 10, 0.0)
-    monkeypatch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": late(), "progress": False})
-    with pytest.raises(Paused):
-        measures.run(config(steps=20), job())
-    monkeypatch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": path, "progress": False})
-    resumed = measures.run(config(steps=20), job())
+    with monkeypatch.context() as patch, pytest.raises(Paused):
+        kept = Checkpoint(path, 10, 0.0)
+        patch.setattr(Job, "fit_options", lambda self, every: {"checkpoint": kept, "progress": False})
+        measures.run(config(steps=20), JOB)
+    resumed = measures.run(config(steps=20), Job(CPU, path))
     for looks in (whole["looks"], resumed["looks"]):
         del looks["seconds"]
     assert whole["looks"] == resumed["looks"]

@@ -76,7 +76,7 @@ def test_smoke_search_beats_predicting_the_mean():
         assert math.isfinite(found["metrics"]["validation_log_likelihood"])
 
 
-def test_scores_are_in_the_units_of_the_data():
+def test_scores_are_in_the_units_of_the_data_and_v0_is_a_variance():
     data, net, likelihood = built()
     found = search.measure(net, likelihood, data, 3, [0, 1])
     source = ReplicaGenerators([4000, 4001])
@@ -84,10 +84,6 @@ def test_scores_are_in_the_units_of_the_data():
     assert_equal(found["validation_log_likelihood"], (standard - data.y_std.log()).detach(), 1e-5)
     constant = data.test_y.square().mean((-2, -1)).sqrt() * data.y_std  # that of the training mean
     assert_equal(found["constant_rmse"], constant, 1e-5)
-
-
-def test_v0_is_a_variance():
-    _, net, _ = built()
     first = next(layer for layer in net.layers if layer.has_weights)
     operator, _ = first.hyperparameters.draw(torch.zeros(1, 2, first.hyperparameters.noise_size))
-    assert_equal(operator.scale.flatten(), torch.tensor([7.0, 7.0 / 4.0]), 1e-6)  # I / v0
+    assert_equal(operator.scale.flatten(), torch.tensor([7.0, 7.0 / 4.0]), 1e-6)  # I / v0, a variance

@@ -6,9 +6,7 @@ import pytest
 import torch
 
 from experiments.kurle2024 import problems, toys
-from experiments.runner.experiment import Job
-
-JOB = Job(torch.device("cpu"), None, None, False)
+from tests.experiments.recorded import JOB
 
 
 def test_sinc_has_its_zeros_and_sines_their_trend():

@@ -11,10 +11,8 @@ M = 4
 
 
 def built(family, *, shake=0.3):
-    net = structured_gp(
-        3, 1, width=2, family=networks.FAMILIES[family], inducing_points=normals(M, 3), dtype=D
-    )
-    return shaken(net, shake) if shake else net
+    points = {"inducing_points": normals(M, 3), "dtype": D}
+    return shaken(structured_gp(3, 1, width=2, family=networks.FAMILIES[family], **points), shake)
 
 
 def dense(net):

@@ -4,30 +4,13 @@ import math
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.lindinger2020 import runtime
 from experiments.lindinger2020.costs import operations
 from experiments.lindinger2020.runtime import FAMILIES, RuntimeConfig
 from gilib import projection
 from gilib.structured import Pattern
-
-
-class Products(TorchDispatchMode):
-    """Counts the additions and multiplications of all matrix products in float32, in place or not."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket.__name__.rstrip("_")
-        if name in ("mm", "bmm", "addmm", "baddbmm") and args[0].dtype == torch.float32:
-            left, right = args[-2:] if "add" in name else args[:2]
-            self.operations += 2 * left.numel() * right.shape[-1]
-        if name == "_linear_pointwise":  # oneDNN's product, of float32 only, with the transpose of a matrix
-            self.operations += 2 * args[0].numel() * args[1].shape[0]
-        return func(*args, **(kwargs or {}))
+from tests.support.oracles import Operations
 
 
 def counted(method, depth=3, width=5):
@@ -61,6 +44,6 @@ def test_the_count_is_that_of_the_products_that_are_run(method, monkeypatch):
     config = RuntimeConfig("x", num_inducing=64, batch_size=256, num_samples=3)
     step = runtime.stepper(runtime.network(method, config), config)
     step()
-    with Products() as counted:
+    with Operations() as counted:
         step()
-    assert counted.operations == pytest.approx(runtime.work(method, config), rel=0.1)
+    assert counted.products[torch.float32] == pytest.approx(runtime.work(method, config), rel=0.1)

@@ -169,25 +169,22 @@ def test_a_chain_predicts_with_every_state_once(monkeypatch):
     chain = gilib.prediction.Samples(net, {names[0]: normals(3, 8, 1)})
     monkeypatch.setattr(measures, "AT_ONCE", 3 * 50)
     found = measures.predictions(measures.states(chain, 0), 3, likelihood, task)
-    means, variances = [], []
+    parts = []
     for state in chain.states[names[0]]:
         net.get_parameter(names[0]).data.copy_(state)
-        mean, variance = net.estimate(1, len(task.test_x)).moments(task.test_x)
-        means.append(mean[0]), variances.append(variance[0])
-    outputs, spread = torch.stack(means).detach(), torch.stack(variances).detach()
+        parts.append(
+            [moment[0].detach() for moment in net.estimate(1, len(task.test_x)).moments(task.test_x)]
+        )
+    outputs, spread = map(torch.stack, zip(*parts, strict=True))
     mixture = likelihood.predictive(outputs, task.normalisation, spread)
     assert_equal(found["log_likelihood"], mixture.log_prob(task.test_y).detach(), 1e-9)
 
 
-def test_distances_are_to_the_nearest_training_input():
-    task = tasks.load("boston", "interpolation", 0, dtype=D)
+def test_only_the_shown_points_are_recorded_and_their_distance_to_the_nearest_training_input():
+    _, task, net, likelihood = built("mf", "interpolation")
+    found = measures.predictions(measures.estimates(net, 3, 0), 3, likelihood, task)
     expected = (task.test_x[:, None] - task.all_x).square().sum(-1).amin(-1).sqrt()
     assert_equal(measures.distances(task), expected, 1e-6)
-
-
-def test_only_the_shown_points_are_recorded(monkeypatch):
-    _, task, net, likelihood = built("mf")
-    found = measures.predictions(measures.estimates(net, 3, 0), 3, likelihood, task)
     task = dataclasses.replace(task, shown=torch.tensor([4, 17]))
     shown = measures.shown(found, task)
     assert shown["variance"] == pytest.approx(found["variance"][[4, 17]].tolist(), rel=5e-4)

@@ -10,16 +10,13 @@ from torch.distributions import MultivariateNormal, Normal
 import gilib
 from experiments.ober2021 import depth
 from experiments.ober2021.depth import METHODS, NOISE_VARIANCE, POINTS, DepthConfig, linear_problem, summarise
-from experiments.runner.experiment import Experiment, Job
+from experiments.runner.experiment import Experiment
 from experiments.runner.groups import make_groups
 from gilib.linalg import ScaledIdentity
-from tests.support import assert_equal, assert_mean, log_evidence, normals
+from tests.experiments.recorded import JOB
+from tests.support import D, assert_equal, assert_mean, log_evidence, normals
 
 LIKELIHOOD = gilib.Gaussian(NOISE_VARIANCE)
-
-
-def job(tmp_path):
-    return Job(torch.device("cpu"), tmp_path / "checkpoint")
 
 
 def summary(problem):
@@ -50,7 +47,7 @@ def test_a_summary_has_the_squared_errors_of_all_points():
     x, y = summarise(problem.x, problem.y)
     assert x.shape == (6, 5) and y.shape == (6, 1)
     assert_equal((y - x @ candidates).square().sum(0), (problem.y - problem.x @ candidates).square().sum(0))
-    noise = torch.tensor(math.sqrt(NOISE_VARIANCE), dtype=torch.float64)
+    noise = torch.tensor(math.sqrt(NOISE_VARIANCE), dtype=D)
     for beta in candidates.mT[:, :, None]:
         full = Normal(problem.x @ beta, noise).log_prob(problem.y).sum()
         assert_equal(Normal(x @ beta, noise).log_prob(y).sum() + depth.left_out(1000), full)
@@ -69,8 +66,8 @@ def test_a_summary_has_the_elbo_of_all_points(method):
 
 def test_evidence_of_the_generating_model():
     problem = linear_problem(2)
-    covariance = problem.x @ problem.x.mT / 5 + 0.1 * torch.eye(POINTS, dtype=torch.float64)
-    marginal = MultivariateNormal(torch.zeros(POINTS, dtype=torch.float64), covariance)
+    covariance = problem.x @ problem.x.mT / 5 + 0.1 * torch.eye(POINTS, dtype=D)
+    marginal = MultivariateNormal(torch.zeros(POINTS, dtype=D), covariance)
     assert_equal(torch.tensor(problem.log_evidence), marginal.log_prob(problem.y[:, 0]), 1e-8)
 
 
@@ -124,10 +121,10 @@ def test_seeds_train_together():
         assert [config.seed for config in group] == [0, 1, 2]
 
 
-def test_curves_have_the_units_of_the_elbo(tmp_path):
+def test_curves_have_the_units_of_the_elbo():
     """At a learning rate of almost nothing the curve scatters around the ELBO that is measured."""
     config = DepthConfig("gi", 5, 2, steps=50, lr=1e-9, elbo_samples=2000)
-    (record,) = depth.run([config], job(tmp_path))
+    (record,) = depth.run([config], JOB)
     curve = torch.tensor(record["curve"])
     error = math.hypot(record["metrics"]["elbo_stderr"], float(curve.std()) / math.sqrt(50))
     assert abs(float(curve.mean()) - record["metrics"]["elbo"]) < 6 * error
@@ -146,7 +143,7 @@ def test_test_log_likelihood_averages_densities():
     problem = linear_problem(0)
     net = depth.build([DepthConfig("gi", 5, 1, num_inducing=6)], [problem]).double()
     optimal(net, *summary(problem))
-    precision = 5 * torch.eye(5, dtype=torch.float64) + problem.x.mT @ problem.x / NOISE_VARIANCE
+    precision = 5 * torch.eye(5, dtype=D) + problem.x.mT @ problem.x / NOISE_VARIANCE
     mean = torch.linalg.solve(precision, problem.x.mT @ problem.y / NOISE_VARIANCE)
     spread = (problem.test_x @ torch.linalg.inv(precision) * problem.test_x).sum(-1, keepdim=True)
     truth = Normal(problem.test_x @ mean, (spread + NOISE_VARIANCE).sqrt()).log_prob(problem.test_y).mean()

@@ -180,21 +180,15 @@ def test_entropies_in_and_out_of_distribution():
 
 @pytest.mark.parametrize(("error", "found"), [(None, "svhn"), (DataError("not here"), "fashion-mnist")])
 def test_strangers_are_house_numbers_where_they_are(error, found, monkeypatch):
-    def load(name, download):
-        assert name == "svhn" and not download
-        if error:
-            raise error
-
+    load = Mock(side_effect=error)
     monkeypatch.setattr(cifar10, "load_images", load)
     assert {config.outside for config in cifar10.table_1("paper")} == {found}
-    monkeypatch.setattr(cifar10, "_out_of_distribution_sets", None)  # nobody asks at other scales
-    assert {config.outside for config in cifar10.table_1("reduced")} == {"fashion-mnist"}
-
-
-def test_damaged_house_numbers_are_not_passed_over(monkeypatch):
-    monkeypatch.setattr(cifar10, "load_images", Mock(side_effect=ChecksumError("damaged")))
+    load.assert_called_with("svhn", download=False)
+    load.side_effect = ChecksumError("damaged")
     with pytest.raises(ChecksumError, match="damaged"):
         list(cifar10.table_1("paper"))
+    monkeypatch.setattr(cifar10, "_out_of_distribution_sets", None)  # nobody asks at other scales
+    assert {config.outside for config in cifar10.table_1("reduced")} == {"fashion-mnist"}
 
 
 def colours(name):
@@ -209,9 +203,8 @@ def colours(name):
 
 @pytest.mark.parametrize("method", ["fac", "gi"])
 def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
-    config = dataclasses.replace(
-        next(cifar10.table_1("smoke")), method=method, network="resnet18", channels=1
-    )
+    changes = {"method": method, "network": "resnet18", "channels": 1}
+    config = dataclasses.replace(next(cifar10.table_1("smoke")), **changes)
     net = images.build(cifar10._model(config), config, colours("cifar10").tensors())
     kinds = [type(module) for module in net.modules()]
     assert kinds.count(gilib.Conv2d) == 20
@@ -219,21 +212,15 @@ def test_resnet_18_is_normalised_where_there_are_inducing_points(method):
     assert [layer.outputs for layer in net.modules() if isinstance(layer, gilib.Conv2d)][-1] == 8
 
 
-def test_noise_for_every_pixel_is_of_the_past(tmp_path):
+def test_noise_for_every_pixel_is_of_the_past_and_damaged_notes_start_a_training_afresh(tmp_path):
     with pytest.raises(ValueError, match="fac has estimator='flipout', got ''"):
         mnist_500.run(small("fac", estimator=""), job(tmp_path / "job"))
-
-
-def test_damaged_notes_of_a_training_start_it_afresh(tmp_path):
-    folder = tmp_path / "checkpoints"
-    folder.mkdir()
-    (folder / "checkpoint.looks").write_text("")
+    (tmp_path / "job" / "checkpoint.looks").write_text("")
     with pytest.raises(CheckpointError, match="checkpoint.looks is damaged"):
-        mnist_500.run(small(steps=2, looks=1), Job(CPU, folder / "checkpoint"))
+        mnist_500.run(small(steps=2, looks=1), job(tmp_path / "job"))
 
 
 def flip(x, *, generator):
-    """Every image, always."""
     return x.flip(-1)
 
 

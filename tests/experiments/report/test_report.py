@@ -1,7 +1,7 @@
 """The reproducibility report: claims, our numbers for them, agreement and totals."""
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 
 import pytest
 
@@ -10,7 +10,7 @@ from experiments.registry import EXPERIMENTS
 from experiments.report import Length, Rule, Verdict
 from experiments.report.yardstick import yardstick
 from experiments.runner.experiment import Experiment
-from tests.experiments.report.reporting import RULE, compare, print_table, record, scores
+from tests.experiments.report.conftest import RULE, compare, print_table, record, scores
 
 DIVERGED = {"metrics": {}, "diverged_at": 3}
 
@@ -22,14 +22,10 @@ def test_mean_and_error_over_splits(papers):
     assert found.values == (1.0, 2.0, 6.0) and found.diverged == 0
 
 
-def test_smoke_never_counts(papers):
+def test_the_largest_scale_counts_and_smoke_never(papers):
     found = compare(papers, *scores(1.0, scale="smoke"))
     assert found.measured is None and found.verdict == Verdict.NOT_RUN and found.deviation is None
-
-
-def test_the_largest_scale_counts(papers):
-    several = [*scores(1.0, scale="smoke"), *scores(2.0, 3.0, scale="reduced")]
-    found = compare(papers, *several)
+    found = compare(papers, *scores(2.0, 3.0, scale="reduced"))
     assert found.measured.scale == "reduced" and not found.measured.is_whole
     assert found.length == Length.SHORTER and found.measured.values == (2.0, 3.0)
     record(papers, *scores(5.0, scale="paper"))
@@ -100,11 +96,9 @@ def test_a_comparison_is_complete_when_both_of_its_cells_are(papers, grid):
 
 
 def test_only_records_with_the_claimed_settings_count(papers):
+    """A setting that is none matches no record."""
     others = [*scores(7.0, config={"dataset": "boston"}), *scores(8.0, config={"method": "li"})]
     assert compare(papers, *others, *scores(1.0)).measured.values == (1.0,)
-
-
-def test_a_setting_that_is_none_matches_no_record(papers):
     assert compare(papers, *scores(1.0, config={"method": None}), method="").measured is None
 
 
@@ -147,61 +141,52 @@ def test_entries_of_lists_and_unnamed_metrics(papers):
 @pytest.mark.parametrize("key", ["scores", "variances.2", "variances", "score.0"])
 def test_a_rule_that_asks_for_what_is_not_recorded_is_an_error(papers, key):
     rule = Rule("trial", RULE.settings, {"test_log_likelihood": key})
-    with pytest.raises(
-        RecordError, match=f"trial.jsonl, line 1: id1 has no metric '{key}'; correct the rule"
-    ):
+    with pytest.raises(RecordError, match=f"trial.jsonl, line 1: id1 has no metric '{key}'; correct the rul"):
         compare(papers, *scores(1.0), rule=rule)
 
 
 def test_cifar_claims_find_their_records(papers):
     """The rules of Tables 1, 3 and 4 on records as `cifar10` writes them; Table 4 is of SVHN alone."""
     small = {"architecture": "small ResNet, 32 channels", "prior": "SpatialIWPrior", "method": "fac_to_gi"}
-    names = {1: ("cifar10", "accuracy"), 3: ("ece", "expected_calibration_error")}
-    names[4] = ("entropy_ratio", "predictive_entropy_ratio")
-    for table, (name, metric) in names.items():
-        print_table(papers, f"ober2021_table{table}_{name}", small | {"metric": metric})
+    names = {"1_cifar10": "accuracy", "3_ece": "expected_calibration_error"}
+    names = {
+        f"ober2021_table{n}": m for n, m in (names | {"4_entropy_ratio": "predictive_entropy_ratio"}).items()
+    }
+    rules = {name: report.RULES[name] for name in names}
+    for name, metric in names.items():
+        print_table(papers, name, small | {"metric": metric})
     config = {"network": "resnet8", "method": "fac_gi", "prior": "SpatialIWPrior (reference)"}
     config = asdict(next(EXPERIMENTS["cifar10"].configurations("reduced"))) | config
     config |= {"outside": "fashion-mnist", "dataset": None, "split": None, "scale": None}
     metrics = {"accuracy": 0.5, "expected_calibration_error": 0.25, "entropy_ratio": 0.75}
     head = {"experiment": "cifar10", "scale": "reduced", "metrics": metrics}
-    record(papers, {**head, "config": config})
-    for other in ({"prior": "SpatialIWPrior"}, {"network": "resnet18"}):
-        record(papers, {**head, "config": config | other})
-    (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
-    found = [each.measured for each in report.comparisons()]
-    assert [each and each.values for each in found] == [(50.0,), (0.25,), None]
-    config["outside"] = "svhn"
-    record(papers, {**head, "config": config})
-    (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
-    assert report.comparisons()[-1].measured.values == (0.75,)
+
+    def found(*changes):
+        record(papers, *({**head, "config": config | change} for change in changes))
+        (papers / "trial.jsonl").rename(papers / "cifar10.jsonl")
+        return [each.measured and each.measured.values for each in report.comparisons(rules)]
+
+    assert found({}, {"prior": "SpatialIWPrior"}, {"network": "resnet18"}) == [(50.0,), (0.25,), None]
+    assert found({"outside": "svhn"})[-1] == (0.75,)
 
 
 def test_totals_by_table_add_up(papers):
     print_table(papers, "ober2021_table1", {"value": "1.0"}, {"value": "9.0"}, {"dataset": "boston"})
-    print_table(
-        papers, "other", {"value": "-9.0"}, {"metric": "variance_F2", "value": "9.0"}, {"dataset": "wine"}
-    )
+    second = {"metric": "variance_F2", "value": "9.0"}
+    print_table(papers, "other", {"value": "-9.0"}, second, {"dataset": "wine"})
     print_table(papers, "no_rule", {}, {})
     record(papers, *scores(1.0), *scores(2.0, scale="reduced", config={"dataset": "boston"}))
     record(papers, {"metrics": {}, "diverged_at": 0, "config": {"dataset": "wine"}})
     found = report.comparisons({"ober2021_table1": RULE, "other": RULE})
     first, nothing, other = (report.totals(group) for group in report.by_table(found))
-    assert vars(nothing) == dict.fromkeys(vars(nothing), 0) | {"claims": 2, "not_run": 2}
-    assert vars(first) == dict.fromkeys(vars(first), 0) | {
-        "claims": 3, "agrees": 1, "better": 1, "disagree": 1,
-    }  # fmt: skip
-    assert vars(other) == dict.fromkeys(vars(other), 0) | {
-        "claims": 3, "better": 1, "disagree": 1, "diverged": 1,
-    }  # fmt: skip
+    assert astuple(nothing) == (2, 2, 0, 0, 0, 0)  # claims, not run, agrees, better, disagree, diverged
+    assert astuple(first) == (3, 0, 1, 1, 1, 0) and astuple(other) == (3, 0, 0, 1, 1, 1)
     every = report.totals(found)
     assert (every.claims, every.covered, every.not_run) == (8, 6, 2)
     assert every.agrees + every.better + every.disagree + every.diverged == every.covered
     lengths = report.by_length(found)
     assert [len(lengths[length]) for length in (Length.FULL, Length.SHORTER, Length.NONE)] == [5, 1, 2]
-    assert (
-        report.totals(lengths[Length.SHORTER]).better == 1 and report.totals(lengths[Length.FULL]).better == 1
-    )
+    assert all(report.totals(lengths[length]).better == 1 for length in (Length.SHORTER, Length.FULL))
 
 
 def test_the_yardstick_has_the_best_of_our_means(papers):

@@ -11,7 +11,7 @@ from experiments import report
 from experiments.report import Comparison
 from experiments.report.comparing import DIRECTIONS
 from experiments.report.measuring import Measured, RecordLine
-from tests.experiments.report.reporting import RULE, compare, scores
+from tests.experiments.report.conftest import RULE, compare, scores
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,8 @@ numbers = st.floats(-100, 100).map(lambda value: round(value, 3))
 @settings(max_examples=60, deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=4), numbers, st.sampled_from(["", "0.5", "20"]))
 def test_the_mirror_image_has_the_same_verdict(values, value, stderr):
-    """Negating both numbers and the better side changes nothing."""
-    claim = dict.fromkeys(
-        "source table dataset model architecture prior method baseline depth units note".split(), ""
-    )
+    names = "source table dataset model architecture prior method baseline depth units note".split()
+    claim = dict.fromkeys(names, "")
     verdicts = []
     for sign, metric in ((1, "test_log_likelihood"), (-1, "rmse")):
         printed = report.Claim("f", 1, metric=metric, value=f"{sign * value:.3f}", stderr=stderr, **claim)

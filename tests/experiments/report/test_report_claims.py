@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments import RecordError, report, select
 from experiments.printed import PRINTED, QUOTED
-from tests.experiments.report.reporting import print_table
+from tests.experiments.report.conftest import print_table
 
 
 def test_every_printed_row_is_a_claim(kept):
@@ -70,27 +70,19 @@ def test_toy_claims_are_those_of_the_chapter(kept, committed):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"value": ""}, r"made_up.csv, row 2: value must be a number like -2.58, got ''"),
-        ({"value": "nan"}, "value must be a number"),
-        ({"value": "1e-3"}, "value must be a number"),
-        ({"stderr": "± 1"}, "stderr must be a number like -2.58, got '± 1'"),
-    ],
+    ("name", "value"), [("value", ""), ("value", "nan"), ("value", "1e-3"), ("stderr", "± 1")]
 )
-def test_a_row_without_a_number_is_named(papers, row, message):
-    print_table(papers, "made_up", {}, row)
+def test_a_row_without_a_number_is_named(papers, name, value):
+    print_table(papers, "made_up", {}, {name: value})
+    message = f"made_up.csv, row 2: {name} must be a number like -2.58, got '{value}'"
     with pytest.raises(RecordError, match=message):
         report.claims()
 
 
-def test_a_missing_column_is_named(papers):
+def test_no_printed_tables_and_a_missing_column_are_named(papers):
+    with pytest.raises(RecordError, match="no printed tables in .*printed: run from a checkout"):
+        report.comparisons({})
     (papers / "printed").mkdir()
     (papers / "printed" / "short.csv").write_text("source,value\nA,1\n")
-    with pytest.raises(RecordError, match=r"short.csv, row 1: no table, dataset, .*; add what is missing"):
+    with pytest.raises(RecordError, match="short.csv, row 1: no table, dataset, .*; add what is missing"):
         report.claims()
-
-
-def test_no_printed_tables_is_an_error(papers):
-    with pytest.raises(RecordError, match="no printed tables in .*printed: run from a checkout"):
-        report.comparisons()

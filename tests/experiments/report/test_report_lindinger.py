@@ -8,7 +8,7 @@ from scipy import stats
 
 from experiments import report
 from experiments.report.rules.lindinger2020 import RULES
-from tests.experiments.report.reporting import print_table
+from tests.experiments.report.conftest import print_table
 
 TABLE_1, TABLE_2, TABLE_S3, TABLE_S4, TABLE_S5 = RULES
 

@@ -2,6 +2,7 @@
 
 import shlex
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,8 @@ from experiments.report import Length
 from experiments.report.rules.ober2021 import DGP_METHODS
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -27,16 +30,10 @@ def experiment(comparison):
 
 def test_all_splits_of_a_deep_process_are_shown_where_they_are_recorded(found):
     """A cell that has the paper's twenty splits is not shown by five reduced ones, in any of three tables."""
-    shown = Counter(
-        (each.claim.dataset, DGP_METHODS[each.claim.method], int(each.claim.depth))
-        for each in found
-        if experiment(each) == "dgp_uci" and each.measured.is_whole
-    )
-    recorded = Counter(
-        (run["config"]["dataset"], run["config"]["method"], run["config"]["depth"])
-        for run in load_records("dgp_uci")
-        if run["scale"] == "paper"
-    )
+    shown = [each.claim for each in found if experiment(each) == "dgp_uci" and each.measured.is_whole]
+    shown = Counter((claim.dataset, DGP_METHODS[claim.method], int(claim.depth)) for claim in shown)
+    runs = [run["config"] for run in load_records("dgp_uci") if run["scale"] == "paper"]
+    recorded = Counter((run["dataset"], run["method"], run["depth"]) for run in runs)
     assert shown == {cell: 3 for cell, splits in recorded.items() if splits == 20} != {}
 
 
@@ -64,3 +61,14 @@ def test_the_command_of_a_row_chooses_its_trainings(found):
         again = {identity(options.name, config) for config in chosen}
         own = {record_identity(source.record, kind) for source in each.measured.sources}
         assert own < again and len(again) == 2 * len(own) if each.claim.baseline else own == again
+
+
+def test_the_counts_of_agreement_are_those_of_the_report_and_keep_lengths_of_training_apart(committed):
+    parts = report.by_length(committed)
+    full, short = (report.totals(parts[length]) for length in (Length.FULL, Length.SHORTER))
+    assert full.agrees / full.claims > 1 / 2 and 1 / 3 < short.agrees / short.claims < 0.4
+    for page in ("README.md", "book/intro.md"):
+        text = " ".join((ROOT / page).read_text().split())
+        long_ones = f"more than half of our numbers agree with theirs: {full.agrees} of {full.claims}."
+        assert f"Where we trained as long as the papers, {long_ones}" in text
+        assert "Where we trained shorter, more than a third agree, and" in text

@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -27,8 +26,7 @@ def run_beside_another(name):
         with open("worked", "a") as stream:
             stream.write(configs[0].task + "\n")
         Path(f"began-{name}").touch()
-        while len(list(Path().glob("began-*"))) < 2:
-            time.sleep(0.01)
+        forked.wait_until(lambda: len(list(Path().glob("began-*"))) == 2, 600.0)
         return tiny.run(configs, job)
 
     EXPERIMENTS["tiny"] = dataclasses.replace(tiny.TINY, run=noted)
@@ -77,23 +75,20 @@ def test_claims_are_asked_for_again_and_what_was_recorded_meanwhile_is_left_out(
     assert list(cache.iterdir()) == []
 
 
-def test_an_end_by_an_error_gives_everything_back(monkeypatch):
+def test_an_end_by_an_error_gives_everything_back(instead):
     def fail(configs, job):
         raise ValueError("enough")
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY.__class__(**vars(tiny.TINY) | {"run": fail}))
+    instead(run=fail)
     with pytest.raises(ValueError, match="enough"):
         run_experiment("tiny", "smoke")
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    instead()
     assert run_experiment("tiny", "smoke").added == 6
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
     waits = forked.start(run_beside_another, "a", folder=tmp_path)
-    limit = time.monotonic() + 120.0
-    while not (tmp_path / "began-a").exists():
-        assert time.monotonic() < limit
-        time.sleep(0.02)
+    forked.wait_until((tmp_path / "began-a").exists)
     held = next(checkpoints("tiny").glob("*.lock"))
     waits.kill()
     waits.join()

@@ -1,6 +1,5 @@
 """The same configurations on a Ray cluster; a lost worker costs nothing but time."""
 
-import dataclasses
 import sys
 import types
 from pathlib import Path
@@ -15,12 +14,9 @@ from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
 from gilib.data import DataError
 from tests.experiments import tiny
+from tests.experiments.recorded import measured
 
 ROOT = Path(__file__).parents[3]
-
-
-def measured(name):
-    return {str(record["config"]): record["metrics"] for record in load_records(name)}
 
 
 def no_data(configs, job):
@@ -28,7 +24,7 @@ def no_data(configs, job):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys):
+def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeypatch, capsys, instead):
     pytest.importorskip("ray")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the cluster's workers find the tiny experiment
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "killed"))
@@ -40,7 +36,7 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
         assert "6 records added to unlucky" in capsys.readouterr().out
         with pytest.raises(ValueError, match="no CUDA device was found"):
             run_experiment("tiny", "smoke", Placement("cuda", "ray"))
-        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=no_data))
+        instead(run=no_data)
         with pytest.raises(DataError, match="^no data for [a-z]*$"):
             run_experiment("tiny", "smoke", Placement("cpu", "ray"))
     assert (tmp_path / "killed").exists()
@@ -48,25 +44,18 @@ def test_a_cluster_that_loses_a_worker_records_everything_once(tmp_path, monkeyp
     assert len({record["id"] for record in records}) == len(records) == 6
     resumed = {record["config"]["task"] for record in records if record.get("resumed")}
     assert resumed == {"cube"}, "the lost task goes on from its checkpoint"
-    monkeypatch.setitem(EXPERIMENTS, "tiny", tiny.TINY)
+    instead()
     assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
     assert measured("tiny") == measured("unlucky"), "where it runs makes no difference"
-
-
-class RayTaskError(Exception):
-    """Stands for the error of that name."""
-
-
-class LostError(Exception):
-    """Stands for every other error of Ray."""
 
 
 @pytest.fixture
 def ray(monkeypatch):
     """A stand-in for Ray that notes what it is asked for, and does tasks at once."""
     stub = types.ModuleType("ray")
-    stub.asked, stub.lost = [], []
-    stub.exceptions = types.SimpleNamespace(RayTaskError=RayTaskError, RayError=LostError)
+    stub.asked = []
+    errors = {name: type(name, (Exception,), {}) for name in ("RayTaskError", "RayError")}
+    stub.exceptions = types.SimpleNamespace(**errors)
     stub.is_initialized = lambda: False
     stub.init = lambda **settings: stub.asked.append(settings)
     stub.shutdown = lambda: stub.asked.append("shutdown")
@@ -84,7 +73,7 @@ def ray(monkeypatch):
     return stub
 
 
-def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(ray, monkeypatch):
+def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(ray, monkeypatch, instead):
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     devices = []
 
@@ -92,7 +81,7 @@ def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(
         devices.append(job.device.type)
         raise DataError("enough")
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(tiny.TINY, run=note))
+    instead(run=note)
     for place in (Placement("auto", "ray", gpus=0.5), Placement("cpu", "ray")):
         with pytest.raises(DataError):
             run_experiment("tiny", "smoke", place)
@@ -106,7 +95,7 @@ def test_accelerators_are_counted_and_the_address_is_taken_from_the_environment(
 
 def test_a_task_that_is_lost_too_often_is_reported(ray):
     def lose(configs, job):
-        raise LostError("the node died")
+        raise ray.exceptions.RayError("the node died")
 
     with pytest.raises(RecordError, match="lost 4 times: what was recorded is kept.*the node died"):
         list(cluster.on_ray(Work("tiny", lose), [tuple(tiny.configurations("smoke"))], 0.0))

@@ -1,7 +1,6 @@
 """Identities outlive new fields and new names of classes; what was recorded or paused is found again."""
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -38,7 +37,7 @@ class SmallConfig:
     scale: str = "smoke"
 
 
-def small(scale: str) -> Iterator[SmallConfig]:
+def small(scale):
     return (SmallConfig(c.task, c.seed, scale=c.scale) for c in tiny.configurations(scale))
 
 

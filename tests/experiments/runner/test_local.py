@@ -1,7 +1,6 @@
 """Worker processes: one that dies loses no records, and none outlives its parent."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from experiments.runner.running import Placement, run_experiment
 from experiments.runner.work import Work
 from gilib.data import DataError
 from tests.experiments import tiny
+from tests.experiments.recorded import measured
 from tests.support import forked
 
 ROOT = Path(__file__).parents[3]
@@ -26,18 +26,10 @@ def work_for_ever():
 
 @pytest.fixture
 def mark(tmp_path, monkeypatch):
-    """Where processes leave a mark."""
     (tmp_path / "mark").mkdir()
     monkeypatch.setenv("TINY_MARK", str(tmp_path / "mark"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     return tmp_path / "mark"
-
-
-def wait_until(condition):
-    limit = time.monotonic() + 60.0
-    while not condition():
-        assert time.monotonic() < limit, "waited in vain"
-        time.sleep(0.02)
 
 
 def gone(process):
@@ -63,18 +55,17 @@ def test_a_worker_that_is_killed_is_reported_and_the_next_run_goes_on(tmp_path, 
     records = load_records("unlucky")
     assert len({record["id"] for record in records}) == len(records) == 6
     assert run_experiment("tiny", "smoke", Placement("cpu")).added == 6
-    alone = {str(record["config"]): record["metrics"] for record in load_records("tiny")}
-    assert {str(record["config"]): record["metrics"] for record in records} == alone
+    assert measured("unlucky") == measured("tiny")
 
 
 @needs_proc
 @pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_parent(mark):
     parent = forked.start(work_for_ever)
-    wait_until(lambda: len(os.listdir(mark)) == 2)
+    forked.wait_until(lambda: len(os.listdir(mark)) == 2)
     parent.kill()
     parent.join()
-    wait_until(lambda: all(map(gone, os.listdir(mark))))
+    forked.wait_until(lambda: all(map(gone, os.listdir(mark))))
 
 
 @needs_proc
@@ -83,4 +74,4 @@ def test_an_error_in_one_worker_stops_the_others(mark):
     with pytest.raises(DataError, match="no data for sine"):
         list(in_processes(Work("tiny", tiny.stay_or_fail), GROUPS, 2))
     (other,) = os.listdir(mark)
-    wait_until(lambda: gone(other))
+    forked.wait_until(lambda: gone(other))

@@ -14,7 +14,6 @@ from tests.experiments.tiny import TinyConfig
 
 
 def tiny(task, **more):
-    """A record of the tiny experiment."""
     config = TinyConfig(task, 0)
     about = {"id": identity("tiny", config), "experiment": "tiny", "scale": "smoke"}
     return about | {"config": {"task": task, "seed": 0, "lr": 0.01}, "metrics": {"elbo": 0.0}} | more

@@ -1,13 +1,11 @@
 """Records are read with their line numbers and never dropped in silence."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from experiments import RecordError, load_records, printed, select
-from experiments.registry import EXPERIMENTS
 from experiments.runner.records import records_of, results_directory
 from experiments.runner.running import run_experiment, status
 from experiments.runner.writing import append
@@ -45,19 +43,10 @@ def test_a_foreign_truncated_newer_or_repeated_line_is_named(results, line, mess
         load_records("trial")
 
 
-def test_a_record_of_another_experiment_is_not_appended(results):
-    with pytest.raises(RecordError, match="line 1: a record of 'toy', not of 'trial'; move it to toy.jsonl"):
-        append("trial", [record(experiment="toy")])
-    assert not list(results.glob("*.jsonl"))
-
-
-def test_missing_results_say_how_to_make_them():
+def test_results_that_are_missing_or_cannot_be_read_say_so(results):
     with pytest.raises(RecordError, match="experiments run nothing"):
         load_records("nothing")
     assert records_of("nothing") == select("nothing") == []
-
-
-def test_results_that_cannot_be_read_say_so(results):
     (results / "trial.jsonl").mkdir()
     with pytest.raises(RecordError, match="cannot read"):
         load_records("trial")
@@ -73,13 +62,13 @@ def test_results_that_cannot_be_read_say_so(results):
         (dict(metrics={}), "there are no metrics, and the training did not diverge"),
     ],
 )
-def test_a_record_that_does_not_fit_is_named_before_work_starts(results, monkeypatch, change, message):
+def test_a_record_that_does_not_fit_is_named_before_work_starts(results, instead, change, message):
     run_experiment("tiny", "smoke", only=["task=sine"])
     path = results / "tiny.jsonl"
     first, second = map(json.loads, path.read_text().splitlines())
     config = {} if change.get("config", {}) is None else second["config"] | change.get("config", {})
     path.write_text(json.dumps(first) + "\n" + json.dumps(second | change | {"config": config}) + "\n")
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(EXPERIMENTS["tiny"], run=None))
+    instead(run=None)
     with pytest.raises(RecordError, match=f"tiny.jsonl, line 2: .*{message}"):
         run_experiment("tiny", "smoke")
     with pytest.raises(RecordError, match=f"tiny.jsonl, line 2: .*{message}"):
@@ -89,12 +78,10 @@ def test_a_record_that_does_not_fit_is_named_before_work_starts(results, monkeyp
             select("tiny")
 
 
-def test_an_empty_variable_is_none(monkeypatch):
+def test_printed_tables_keep_their_digits(kept, monkeypatch):
+    """An empty variable is none."""
     monkeypatch.setenv("GILIB_RESULTS", "")
     assert results_directory() == Path(__file__).parents[3] / "results"
-
-
-def test_printed_tables_keep_their_digits(kept):
     rows = printed("ober2021_table2_toy_elbo_variances")
     assert {row["value"] for row in rows if row["method"] == "global_inducing"} >= {"2.236", "0.4820"}
     with pytest.raises(RecordError, match="there are .*repro_gip_elbo_iwbo"):

@@ -1,14 +1,13 @@
 """The runner runs what is missing, once, and checks everything before it starts."""
 
-import dataclasses
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from experiments import RecordError, load_records
-from experiments.registry import EXPERIMENTS
 from experiments.runner import running
 from experiments.runner.experiment import Job
 from experiments.runner.identity import identity
@@ -40,23 +39,23 @@ def test_a_training_that_diverges_is_recorded_and_the_others_go_on(monkeypatch):
             raise DivergenceError("not finite at step 3")
         return run(configs, job)
 
-    monkeypatch.setattr(running, "EXPERIMENTS", {"tiny": dataclasses.replace(TINY, run=cubes_diverge)})
+    monkeypatch.setattr(running, "EXPERIMENTS", {"tiny": replace(TINY, run=cubes_diverge)})
     assert run_experiment("tiny", "smoke") == RunSummary(added=6, diverged=2, left=0)
     assert run_experiment("tiny", "smoke") == RunSummary(0, 0, 0)
     (row,) = [row for row in status() if row.scale == "smoke"]
     assert (row.recorded, row.diverged, row.total, row.note) == (6, 2, 6, "")
 
 
-def test_a_time_limit_keeps_everything_and_says_what_is_left(monkeypatch):
+def test_a_time_limit_keeps_everything_and_says_what_is_left(instead):
     assert run_experiment("tiny", "smoke", time_limit=1e-9) == RunSummary(added=0, diverged=0, left=6)
 
     def pause_at_cubes(configs, job):
-        late = dataclasses.replace(job, deadline=time.monotonic()) if configs[0].task == "cube" else job
+        late = replace(job, deadline=time.monotonic()) if configs[0].task == "cube" else job
         return run(configs, late)
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=pause_at_cubes))
+    instead(run=pause_at_cubes)
     assert run_experiment("tiny", "smoke", time_limit=10.0) == RunSummary(added=4, diverged=0, left=2)
-    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+    instead()
     assert run_experiment("tiny", "smoke") == RunSummary(added=2, diverged=0, left=0)
     resumed = [record["config"]["task"] for record in load_records("tiny") if record.get("resumed")]
     assert resumed == ["cube", "cube"]
@@ -69,70 +68,47 @@ def test_a_time_limit_keeps_everything_and_says_what_is_left(monkeypatch):
         (dict(scale="huge"), "unknown scale 'huge'"),
         (dict(only=["sed=0"]), "unknown field 'sed'"),
         (dict(time_limit=0.0), "time_limit must be a positive"),
-    ],
-)
-def test_bad_arguments_are_found_before_work_starts(results, monkeypatch, arguments, message):
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
-    with pytest.raises(ValueError, match=message):
-        run_experiment(**{"name": "tiny", "scale": "smoke", **arguments})
-    assert list(results.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
         (dict(device="gpu"), "unknown device 'gpu'"),
         (dict(where="moon"), "unknown place 'moon'"),
         (dict(jobs=0), "jobs must be an integer of at least 1"),
         (dict(gpus=0.0), "gpus must be a positive"),
+        (dict(speed=Speed("tf32")), "TF32 needs a CUDA device"),
+        (dict(device="cuda"), "no CUDA device was found: ask for --device cpu"),
     ],
 )
-def test_places_that_do_not_exist_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        Placement(**settings)
-
-
-def test_ways_of_a_gpu_are_refused_without_one(results, monkeypatch):
+def test_what_cannot_be_run_is_refused_before_work_starts(results, monkeypatch, instead, arguments, message):
+    """And before missing data."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
-    with pytest.raises(ValueError, match="TF32 needs a CUDA device"):
-        run_experiment("tiny", "smoke", Placement(speed=Speed("tf32")))
+    instead(run=never, check=never)
+    where = {field.name: arguments[field.name] for field in fields(Placement) if field.name in arguments}
+    others = {name: value for name, value in arguments.items() if name not in where}
+    with pytest.raises(ValueError, match=message):
+        run_experiment(**{"name": "tiny", "scale": "smoke"} | others, place=Placement(**where))
     assert list(results.iterdir()) == []
 
 
-def test_the_way_of_running_reaches_trainings_and_provenance(results, monkeypatch):
-    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
+def test_the_way_of_running_reaches_trainings_and_provenance():
     run_experiment("tiny", "smoke", Placement(speed=Speed("bfloat16")))
     assert {record["provenance"]["arithmetic"] for record in load_records("tiny")} == {"bfloat16"}
     options = Job(torch.device("cpu"), Path("checkpoint"), speed=Speed(replay=True)).fit_options
     assert options()["speed"].replay
-    with pytest.raises(ValueError, match="unknown arithmetic 'fast'"):
-        Speed("fast")
 
 
-def test_a_missing_device_is_named_before_missing_data_and_when_all_is_recorded(results, monkeypatch):
-    def no_data(configs):
-        raise DataError("no data")
-
+def test_a_missing_device_is_named_when_all_is_recorded(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
-    with pytest.raises(ValueError, match="no CUDA device was found: ask for --device cpu"):
-        run_experiment("tiny", "smoke", Placement("cuda"))
-    assert list(results.iterdir()) == []
-    monkeypatch.setitem(EXPERIMENTS, "tiny", TINY)
     run_experiment("tiny", "smoke")
     with pytest.raises(ValueError, match="no CUDA device"):
         run_experiment("tiny", "smoke", Placement("cuda"))
 
 
-def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch):
+def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(results, monkeypatch, instead):
     def no_data(configs):
         raise DataError(f"no data for {len(configs)} configurations")
 
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never, check=no_data))
+    instead(run=never, check=no_data)
     with pytest.raises(DataError, match="no data for 6"):
         run_experiment("tiny", "smoke")
-    monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=never))
+    instead(run=never)
     with monkeypatch.context() as patch:
         disk_that_fills_up(patch, 0)
         with pytest.raises(RecordError, match="No space left"):
@@ -144,16 +120,15 @@ def test_missing_data_a_full_disk_and_damage_are_found_before_work_starts(result
     assert (results / "tiny.jsonl").read_text() == "half a rec\n"
 
 
-def test_records_that_cannot_be_written_after_all_leave_their_checkpoint(monkeypatch):
+def test_records_that_cannot_be_written_after_all_leave_their_checkpoint(monkeypatch, instead):
     def fill_the_disk(configs, job):
         bodies = run(configs, job)
         disk_that_fills_up(monkeypatch, 0)
         return bodies
 
-    with monkeypatch.context():
-        monkeypatch.setitem(EXPERIMENTS, "tiny", dataclasses.replace(TINY, run=fill_the_disk))
-        with pytest.raises(RecordError, match="No space left"):
-            run_experiment("tiny", "smoke", only=["task=line"])
+    instead(run=fill_the_disk)
+    with pytest.raises(RecordError, match="No space left"):
+        run_experiment("tiny", "smoke", only=["task=line"])
     assert len(list(checkpoints("tiny").iterdir())) == 1
 
 
@@ -162,7 +137,7 @@ def test_a_grid_that_needs_other_records_says_so_in_the_status(monkeypatch):
         raise RecordError("run `python -m experiments run first` before")
         yield
 
-    needy = {"tiny": dataclasses.replace(TINY, configurations=after_another)}
+    needy = {"tiny": replace(TINY, configurations=after_another)}
     monkeypatch.setattr(running, "EXPERIMENTS", needy)
     rows = status()
     assert len(rows) == 3 and all("run first` before" in row.note for row in rows)

@@ -2,22 +2,20 @@
 
 import errno
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from experiments import RecordError, load_records
 from experiments.runner.writing import append, check_writable
-from tests.experiments.runner.test_records import record
+from tests.experiments.runner.test_records import GOOD, record
 from tests.support import forked
 
 
 def compete(name, other):
     """Append 80 records, half of which another process appends, too."""
     Path(name).touch()
-    while not Path(other).exists():
-        time.sleep(0.001)
+    forked.wait_until(Path(other).exists)
     head = {"experiment": "trial", "scale": "smoke", "metrics": {}}
     for k in range(40):
         append("trial", [{"id": i, "config": {"name": i}, **head} for i in (f"{name}-{k}", f"both-{k}")])
@@ -46,19 +44,15 @@ def disk_that_fills_up(monkeypatch, room):
     monkeypatch.setattr(os, "write", full)
 
 
-def test_appended_records_come_back_in_order_each_once():
+def test_appended_records_come_back_in_order_each_once(results):
+    """And the last line break, where it is missing."""
     assert [r["id"] for r in append("trial", [record("a"), record("b")])] == ["a", "b"]
     assert [r["id"] for r in append("trial", [record("b"), record("c")])] == ["c"]
     assert append("trial", [record("a")]) == []
-    assert ids() == ["a", "b", "c"]
-
-
-def test_a_record_with_nan_is_refused_and_leaves_the_file_alone(results):
-    append("trial", [record("a")])
-    before = (results / "trial.jsonl").read_bytes()
-    with pytest.raises(ValueError, match="Out of range float"):
-        append("trial", [record("b"), record("c", metrics={"value": float("nan")})])
-    assert (results / "trial.jsonl").read_bytes() == before
+    path = results / "trial.jsonl"
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+    append("trial", [record("d")])
+    assert ids() == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("room", [0, 1, 200])
@@ -75,19 +69,26 @@ def test_a_full_disk_leaves_the_file_as_it_was(results, monkeypatch, room):
     assert ids() == ["a", "b"]
 
 
-def test_a_damaged_file_is_not_touched(results):
-    (results / "trial.jsonl").write_text("half a rec")
-    with pytest.raises(RecordError, match="line 1"):
-        append("trial", [record("a")])
-    assert (results / "trial.jsonl").read_text() == "half a rec"
+NAN = record("c", metrics={"value": float("nan")})
 
 
-def test_a_file_without_its_last_line_break_gets_it_back(results):
-    append("trial", [record("a")])
-    path = results / "trial.jsonl"
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    append("trial", [record("b")])
-    assert ids() == ["a", "b"]
+@pytest.mark.parametrize(
+    ("before", "new", "message"),
+    [
+        (f"{GOOD}\n", [record("b"), NAN], "Out of range float"),
+        (
+            f"{GOOD}\n",
+            [record("b", experiment="toy")],
+            "a record of 'toy', not of 'trial'; move it to toy.jsonl",
+        ),
+        ("half a rec", [record("b")], "line 1"),
+    ],
+)
+def test_what_is_refused_leaves_the_file_alone(results, before, new, message):
+    (results / "trial.jsonl").write_text(before)
+    with pytest.raises((RecordError, ValueError), match=message):
+        append("trial", new)
+    assert (results / "trial.jsonl").read_text() == before
 
 
 def test_competing_processes_lose_nothing_and_record_nothing_twice(tmp_path):
