@@ -90,20 +90,6 @@ def test_a_second_training_continues_the_averages():
         assert float((own.mean - mean).norm() / mean.norm()) < 0.5  # γ = 1 / 13, not 1
 
 
-def test_a_replica_that_breaks_down_is_left_alone():
-    """One whose targets have no finite squares."""
-    y = torch.stack([Y, Y])
-    y[1, 0] = 1e200
-    net, likelihood = model(replicas=(2,)), noise((2,))
-    history = fit(net, likelihood, X, y, on_divergence="freeze", seed=[3, 3])
-    assert history.diverged_at.tolist() == [-1, 0]
-    alone, own = model(), noise()
-    fit(alone, own)
-    for one, other in zip(regressions(net), regressions(alone), strict=True):
-        assert_equal(one.mean[0], other.mean, 1e-9)
-        assert one.steps.tolist() == [STEPS, 0] and bool((one.mean[1] == 0).all())
-
-
 def test_a_residual_block_inside_is_served(recwarn):
     """Its layers are regressions like all others; a full batch of few points is no reason to warn."""
     layers = [

@@ -1,20 +1,17 @@
 """One training loop: it shows, tempers and shuffles what it says; `test_schedules` has the plain loop."""
 
+from functools import partial
+
 import pytest
 import torch
 
 import gilib
 from gilib.training.engine.minibatches import Minibatches
-from tests.support import D, assert_equal, normals, seeded, small_net
+from tests.support import D, assert_equal, normals, seeded, small_net, trainings
 
 X = normals(20, 2, seed=1)
 Y = X.sin() + 0.1 * normals(20, 2, seed=2)
-
-
-def fit(net, likelihood=None, *, steps=12, num_samples=2, **settings):
-    """`gilib.fit` without a bar."""
-    likelihood = gilib.Gaussian(0.1) if likelihood is None else likelihood
-    return gilib.fit(net, likelihood, X, Y, steps=steps, num_samples=num_samples, progress=False, **settings)
+fit = partial(trainings.fit, x=X, y=Y)
 
 
 class Recording(gilib.Gaussian):
