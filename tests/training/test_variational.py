@@ -170,7 +170,7 @@ def test_networks_and_settings_that_do_not_fit():
     refused(wanted, images, VOGN(), normals(7, 1, 2, 2))
     process = gilib.models.sparse_gp(
         2, 2, inducing_points=X, dtype=D
-    )  # not for the estimator that it prefers
+    )  # whatever it prefers
     refused("trains layers with Factorised weights, but the network has none", process, VOGN())
 
 

@@ -115,12 +115,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     ) -> Tensor:
         """Move the posterior of the k-th trained layer; the result, `[R, I, O]`, is finite if all went well.
 
-        Args:
-            k: index of the layer.
-            own: the layer.
-            gradients: the minibatch's gradients at the drawn weights.
-            weight: κ / N.
-            steps: number of steps so far, including this one.
+        The weight is κ / N, and the number of steps includes this one.
         """
 
     @abstractmethod
@@ -128,10 +123,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         """Return all statistics that the rule keeps, a list over layers by name."""
 
     def gradients(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Return the bound, `[R]`, the gradients of every layer, and those of minus the bound by `others`.
-
-        All are of the whole minibatch, summed over the processes.
-        """
+        """Return the bound, `[R]`, and gradients by layers and by `others`, summed over the processes."""
         with self.problem.propagate_failures():
             bound, of_weights, gradients = self._gradients_of_share(batch)
         found = [bound, *gradients]

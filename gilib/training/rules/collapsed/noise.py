@@ -56,9 +56,8 @@ class ProcessWithNoise(CollapsedModel):
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
         """Start the pseudo-outputs from the residuals of constant noise.
 
-        A point with residual e and leverage h has the standardised leave-one-out residual e / (σ √(1 - h)).
-        The logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ². These logarithms
-        are averaged over the points that are nearest to each inducing input.
+        Logarithms of squared standardised leave-one-out residuals, e / (σ √(1 - h)), have mean -1.27 and
+        variance π²/2; they are averaged over the points that are nearest to each inducing input.
         """
         sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
@@ -84,10 +83,7 @@ class ProcessWithNoise(CollapsedModel):
 
     @torch.no_grad()
     def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
-        """Subtract the variance of rounding at every point, and scale σ² by the mean factor of that.
-
-        It is a geometric mean, so that the pattern g stays as it is.
-        """
+        """Scale σ² by the geometric mean of what subtracting the variance of rounding does at every point."""
         posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
         total = torch.zeros_like(self._variance)
         for part, own in in_pieces(x, weights):
