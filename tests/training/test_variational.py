@@ -168,9 +168,7 @@ def test_networks_and_settings_that_do_not_fit():
     images = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
     wanted = r"VOGN needs gradients .* Conv2d\(1 → 2, 3 × 3\): use"
     refused(wanted, images, VOGN(), normals(7, 1, 2, 2))
-    process = gilib.models.sparse_gp(
-        2, 2, inducing_points=X, dtype=D
-    )  # whatever it prefers
+    process = gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D)  # whatever it prefers
     refused("trains layers with Factorised weights, but the network has none", process, VOGN())
 
 
