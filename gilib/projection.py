@@ -191,8 +191,7 @@ class _Project(Operation):
             rows: Any = next(kept) if more else None
             vectors, (d_k, d_b, d_r, d_c), rest = rest[:count], rest[count : count + 4], rest[count + 4 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
-            # d_a collects half of what is symmetric in a (n, q); the factor beta = 2 below doubles it before
-            # the means are added
+            # d_a collects half of what is symmetric in a (n, q), which beta = 2 below doubles
             torch.mul(a, n.mT, out=d_a)
             if q is not None:
                 d_a.add_(_weighted(next(kept), q).mT)

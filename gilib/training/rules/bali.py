@@ -322,10 +322,7 @@ class LayerRegression:
         self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
-        """Return v after a minibatch, `[R, O]`.
-
-        Where no gradient arrived at all, v stays as it was, because κ would explode otherwise.
-        """
+        """Return v after a minibatch, `[R, O]`; where no gradient arrived it stays, or κ would explode."""
         known = self.posterior.mean_square
         seen = mean_square.where(mean_square.any(-1, keepdim=True), known)
         return torch.lerp(known, seen, joint.over_axes(rate, 1))
@@ -388,9 +385,8 @@ class LayerRegression:
 class KernelRegression(LayerRegression):
     """A convolution as a regression from its windows: each point gives H' W' observations.
 
-    Windows overlap and are not independent, so counting each of them is a choice. The noise is that of one
-    output pixel. Moments of windows need no patches, and have zeros at the boundary, as the layer itself
-    pads.
+    Windows overlap, so counting each of them is a choice. The noise is that of one output pixel. Moments of
+    windows need no patches, and have zeros at the boundary, as the layer itself pads.
     """
 
     layer: Conv2d

@@ -111,8 +111,7 @@ def natural_step(
     triangles are not read. m' and L' have the dtype of the mean, and are computed in float64.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
-    # The lower triangle of Lᵀ ∂L is that of the symmetric matrix 2 Lᵀ ∂S L. With its diagonal halved, the
-    # triangle and its transpose add up to the whole matrix.
+    # The lower triangle of Lᵀ ∂L is that of 2 Lᵀ ∂S L; with its diagonal halved it is half of that matrix.
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
     shift = _kept_positive(rate * (half + half.mT), floor)

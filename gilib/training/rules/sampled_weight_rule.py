@@ -144,8 +144,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         recording = record(drawn.function, batch.x)
         steps = _weight_steps(recording.steps)
         steps = [steps[own.position] for own in self.trained]
-        # The loss of the data alone: its gradients must not contain those of log P - log Q, which the rules
-        # know in closed form. So the network's outputs are reused as a draw of density zero.
+        # The loss of the data alone, since rules know log P - log Q in closed form: a draw of density zero.
         known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
         data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
         bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
@@ -195,8 +194,7 @@ class WeightGradients(NamedTuple):
 
     weights: Tensor  # W, `[S, R, I, O]`
     gradient: Tensor  # the gradient with respect to W, `[S, R, I, O]`
-    # the rule's statistics of the layer's inputs and of the gradients with respect to its outputs
-    statistics: tuple[Tensor, ...] = ()
+    statistics: tuple[Tensor, ...] = ()  # the rule's, of the layer's inputs and its outputs' gradients
 
 
 class TrainedLayer(NamedTuple):

@@ -26,9 +26,8 @@ MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not t
 class CollapsedModel(ABC):
     """A model whose bound has a closed form under its best posterior."""
 
-    # parameters of the network that are not searched, because the model sets them or leaves them as they are
-    known: Sequence[nn.Parameter]
-    own: Sequence[nn.Parameter] = ()  # parameters that are searched besides those of network and likelihood
+    known: Sequence[nn.Parameter]  # of the network, not searched, because the model sets them or leaves them
+    own: Sequence[nn.Parameter] = ()  # searched besides those of network and likelihood
 
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""

@@ -104,8 +104,7 @@ class ProcessWithNoise(CollapsedModel):
                 sums_of(inducing, x_part, y_part[:, o, None], w_part, variance[o])
                 for (x_part, y_part, w_part), (variance, _) in parts
             )
-            # The sums belong to data that are divided by the deviation of the noise at each point; the log
-            # determinant of this scaling is added to the bound.
+            # These are of data divided by the noise's deviation; the scaling's log determinant is added.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
             bound = bound + value - 0.5 * (weights * torch.cat([v[o] for v, _ in at]).log()).sum()
             self.mean.set_posterior(mean[:, 0], factor[0], o)
