@@ -62,11 +62,12 @@ def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
     assert torch.equal(last.weights.pseudo.outputs.detach(), Y[list(rows)])
 
 
-def test_labels_become_two_or_minus_two():
-    net, likelihood = gilib.recommended("network").build(X, LABELS, classes=3)
+def test_labels_become_two_or_minus_two_unless_told_otherwise():
+    assert gilib.recommended("network").label_scale == 2.0
+    net, likelihood = gilib.recommended("network", label_scale=3.0).build(X, LABELS, classes=3)
     assert isinstance(likelihood, gilib.Categorical) and net.output_shape == (3,)
     outputs = list(net.layers)[-1].weights.pseudo.outputs.detach()
-    assert outputs.unique().tolist() == [-2.0, 2.0] and (outputs.sum(1) == -2.0).all()
+    assert outputs.unique().tolist() == [-3.0, 3.0] and (outputs.sum(1) == -3.0).all()
 
 
 @pytest.mark.parametrize("model", ["network", "gp"])
