@@ -18,18 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gilib import validation
 from gilib.randomness import check_generator
-from gilib.validation import (
-    check_choice,
-    check_count,
-    check_floating_type,
-    check_fraction,
-    check_instance,
-    check_is_tensor,
-    check_positive,
-    check_scale,
-    is_number,
-)
+from gilib.validation import check_count, check_instance, is_number
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,15 +28,15 @@ VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 Count = Annotated[int, check_count]
 CountOrZero = Annotated[int, partial(check_count, least=0)]
-Positive = Annotated[float, check_positive]
-Scale = Annotated[float, check_scale]
-Fraction = Annotated[float, check_fraction]
-FloatingType = Annotated[torch.dtype, check_floating_type]
+Positive = Annotated[float, validation.check_positive]
+Scale = Annotated[float, validation.check_scale]
+Fraction = Annotated[float, validation.check_fraction]
+FloatingType = Annotated[torch.dtype, validation.check_floating_type]
 
 
 def one_of(options: Iterable[str]) -> Callable[[Any, str], None]:
     """Return a check that refuses every other text, for annotations such as `Annotated[str, ...]`."""
-    return lambda value, name: check_choice(value, options, name)
+    return lambda value, name: validation.check_choice(value, options, name)
 
 
 class Checked:
@@ -122,7 +113,7 @@ def check_annotated(value: object, hint: Any, name: str) -> None:
             raise ValueError(f"{name} must be a finite number, got {value!r}")
     elif hint is Tensor or hint is np.ndarray:
         if not isinstance(value, np.ndarray):
-            check_is_tensor(value, name)
+            validation.check_is_tensor(value, name)
     elif hint is torch.Generator:
         check_generator(value)
     elif kind is Callable:

@@ -69,8 +69,8 @@ class Inducing:
     def arithmetic(self, x: Tensor, weights: Tensor) -> torch.dtype:
         """Return the dtype for aᵀw: float64 if rounding may exceed a tenth of the nugget's deviation.
 
-        A rounding error of k, at most ε σ², moves aᵀw by about ε σ² |diag(r) w|, where r_i is the norm of
-        row i of R⁻¹. On an accelerator, where no values are read, return the dtype of `x`.
+        A rounding error of k, at most ε σ², moves aᵀw by about ε σ² |diag(r) w|, where r_i is the norm of row
+        i of R⁻¹. An accelerator, where no values are read, keeps the dtype of `x`.
         """
         if x.dtype == torch.float64 or not readable(weights):
             return x.dtype
@@ -171,11 +171,7 @@ class Path(GaussianFunction):
     def of(
         cls, inducing: Inducing, distribution: WeightDistribution, drawn: Tensor, noise: Tensor, features: int
     ) -> Path:
-        """Construct a path through w, `[S, R, M, O]`, from standard normals.
-
-        The normals, `[S, R, size]`, are for the features, `[S, R, F, P]`; for their weights ω,
-        `[S, R, F, O]`; and for the jitter, ε, `[S, R, M, O]`.
-        """
+        """Construct a path through w, `[S, R, M, O]`, from normals, `[S, R, size]`, split by `sizes`."""
         points, outputs = drawn.shape[-2:]
         pieces = noise.split(cls.sizes(inducing.kernel, features, points, outputs), -1)
         white = pieces[0].unflatten(-1, (features, -1))
@@ -193,7 +189,7 @@ class Path(GaussianFunction):
 
     @staticmethod
     def sizes(kernel: KernelFunction, num_features: int, points: int, outputs: int) -> tuple[int, int, int]:
-        """Return the numbers of normals for the features, for their weights and for the jitter."""
+        """Return the numbers of normals for features `[F, P]`, their weights ω `[F, O]`, and ε `[M, O]`."""
         return num_features * kernel.feature_noise, num_features * outputs, points * outputs
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -120,12 +120,11 @@ class _Project(Operation):
 
         Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
 
-    The products S_q a are stored. The k and a of a sample are stored as `[M, N]`, with points along the last
-    axis, so that no product copies them; so are the means and the gradient of the columns. If there are other
-    terms than means, a is stored by rows, too. The kernel argument is k itself, or the left coordinates of
-    its exponents with `right` for the right ones. In the second case k is computed and stored here, and its
-    gradient passes to the coordinates in float64, their dtype, because the gradient of a lengthscale is a
-    small difference of large numbers.
+    The products S_q a are stored, and k and a as `[M, N]`, with points along the last axis, so that no
+    product copies them; so are the means and the gradient of the columns. With other terms than means, a is
+    stored by rows, too. The kernel argument is k itself, or, with `right`, the left coordinates of its
+    exponents. Then k is computed and stored here, and its gradient passes to the coordinates in float64,
+    because the gradient of a lengthscale is a small difference of large numbers.
     """
 
     @staticmethod
@@ -158,8 +157,17 @@ class _Project(Operation):
             add_matmul(m, a.mT, c[:, means], beta=0.0)
             torch.sum(a.square(), 0, out=n[:, 0])
             kept.append(a)
-            if q is not None or found:
-                kept += _beyond_means(a.mT.contiguous(), c, own, later, q, vectors, found)
+            if q is None and not found:
+                continue
+            kept.append(a.mT.contiguous())
+            rows = kept[-1]
+            if q is not None:
+                kept.append(matmul(rows, c[:, own]))
+                _dots(kept[-1], rows, q)
+            for v, j in zip(vectors, found, strict=False):
+                _dots(v, rows, j)
+            for part, o in zip(later, found[count:], strict=True):
+                add_matmul(o, rows, c[:, part], beta=0.0)
         ctx.save_for_backward(*given, *kept)
         ctx.parts, ctx.forms, ctx.lead, ctx.given = columns.parts, columns.forms, lead, len(given)
         return tuple(made)
@@ -183,8 +191,7 @@ class _Project(Operation):
             rows: Any = next(kept) if more else None
             vectors, (d_k, d_b, d_r, d_c), rest = rest[:count], rest[count : count + 4], rest[count + 4 :]
             d_vectors, (f, n, q), rest = rest[:count], rest[count : count + 3], rest[count + 3 :]
-            # d_a collects half of what is symmetric in a (n, q); the factor beta = 2 below doubles it before
-            # the means are added
+            # d_a collects half of what is symmetric in a (n, q), which beta = 2 below doubles
             torch.mul(a, n.mT, out=d_a)
             if q is not None:
                 d_a.add_(_weighted(next(kept), q).mT)
@@ -206,27 +213,6 @@ class _Project(Operation):
                 d_k.addmm_(b, slopes)
                 d_b.addmm_(k, slopes.mT)
         return *gradients[:3], None, *gradients[3:]
-
-
-def _beyond_means(
-    rows: Tensor,
-    columns: Tensor,
-    own: slice,
-    later: Sequence[slice],
-    forms: Tensor | None,
-    vectors: Sequence[Tensor],
-    found: Sequence[Tensor],
-) -> list[Tensor]:
-    """Write the terms other than means, and return the tensors that the gradient needs."""
-    kept = [rows]
-    if forms is not None:
-        kept.append(matmul(rows, columns[:, own]))
-        _dots(kept[-1], rows, forms)
-    for v, j in zip(vectors, found, strict=False):
-        _dots(v, rows, j)
-    for part, o in zip(later, found[len(vectors) :], strict=True):
-        add_matmul(o, rows, columns[:, part], beta=0.0)
-    return kept
 
 
 def _dots(vectors: Tensor, white: Tensor, out: Tensor) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +17,7 @@ from gilib.linalg import ScaledIdentity
 from gilib.optional import require
 from gilib.priors import NealPrior, Prior
 from gilib.sites import DenseWeights
+from gilib.training.engine.checkpoints import hash_of
 from gilib.validation import check_count, check_finite, check_instance, check_positive
 
 
@@ -76,7 +75,8 @@ def hmc(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None:
         check_replaceable(path)
-    stop = ChainCheckpoint(path, _fingerprint(widths, x, y, noise_variance, scales, settings), deadline)
+    described = repr((tuple(widths), noise_variance, scales, settings))
+    stop = ChainCheckpoint(path, hash_of(described, x.double(), y.double()), deadline)
     with jax.enable_x64(True):
         points, targets = (jax.numpy.asarray(data.detach().cpu().double().numpy()) for data in (x, y))
         density = log_joint(points, targets, noise_variance, scales)
@@ -91,14 +91,6 @@ def hmc(
         seconds=seconds,
         settings=settings,
     )
-
-
-def _fingerprint(widths: Sequence[int], x: Tensor, y: Tensor, *described: Any) -> str:
-    """Return a hash of everything that determines the chains."""
-    digest = hashlib.sha256(repr((tuple(widths), *described)).encode())
-    for values in (x, y):
-        digest.update(values.detach().cpu().double().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def prior_scales(widths: Sequence[int], prior: Prior) -> list[float]:

@@ -133,7 +133,7 @@ class Laplace(OfNetwork):
 
 @dataclass(frozen=True)
 class _OtherEnd:
-    """A function whose last step is replaced by another one."""
+    """A function whose last step is another one."""
 
     function: Function
     last: Function

@@ -53,7 +53,7 @@ class Target:
 class ChainCheckpoint:
     """The file for unfinished chains, and the time at which they pause."""
 
-    path: Path | None = None  # path of the checkpoint; None: chains are neither saved nor paused
+    path: Path | None = None  # None: chains are neither saved nor paused
     fingerprint: str = ""  # hash of the data and settings
     deadline: float | None = None  # value of `time.monotonic()` after which chains pause; None: never
 
@@ -86,12 +86,9 @@ class ChainProgress:
     acceptance: torch.Tensor  # mean acceptance probability in each phase, `[2, chains]`
     phase: int = 0  # 0 in burn-in, 1 after it
     done: int = 0  # number of states of this phase so far
-    # arrays of NumPyro's state; empty at the start of a phase
-    state: list[torch.Tensor] = field(default_factory=list)
-    # states kept after burn-in, piece by piece, `[chains, n, I, O]` for every layer
-    kept: list[list[torch.Tensor]] = field(default_factory=list)
-    # potential energies of these states, `[chains, n]`
-    energies: list[torch.Tensor] = field(default_factory=list)
+    state: list[torch.Tensor] = field(default_factory=list)  # NumPyro's; empty at the start of a phase
+    kept: list[list[torch.Tensor]] = field(default_factory=list)  # pieces `[chains, n, I, O]` of every layer
+    energies: list[torch.Tensor] = field(default_factory=list)  # potential, of these states, `[chains, n]`
     seconds: float = 0.0  # time spent so far
 
 

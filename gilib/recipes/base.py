@@ -10,20 +10,11 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from gilib import likelihoods
 from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
 from gilib.draws import Drawn
-from gilib.likelihoods import (
-    Beta,
-    Categorical,
-    Gamma,
-    Gaussian,
-    Likelihood,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
-)
-from gilib.likelihoods.gaussian import PerOutputGaussian
+from gilib.likelihoods import Categorical, Gaussian, Likelihood, PerOutputGaussian
 from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.objectives import elbo
@@ -33,12 +24,16 @@ from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_inputs, as_labels, as_tensor, check_choice, check_tensor
 
+Seed = int | Sequence[int]
+Shape = tuple[int, ...]
+Options = dict[str, Any]
+
 LIKELIHOODS: dict[str, type[Likelihood]] = {
-    "student": StudentT,
-    "poisson": Poisson,
-    "negative_binomial": NegativeBinomial,
-    "gamma": Gamma,
-    "beta": Beta,
+    "student": likelihoods.StudentT,
+    "poisson": likelihoods.Poisson,
+    "negative_binomial": likelihoods.NegativeBinomial,
+    "gamma": likelihoods.Gamma,
+    "beta": likelihoods.Beta,
 }
 EVALUATIONS = 10**6  # of drawn functions, that tell the bound of a model well enough to compare it
 LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
@@ -92,9 +87,7 @@ class Recipe(Checked, ABC):
     likelihood: Annotated[str, check_likelihood] = "gaussian"
 
     @abstractmethod
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         """Return a new network.
 
         Args:
@@ -105,14 +98,12 @@ class Recipe(Checked, ABC):
         """
 
     def classifier(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+        self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike
     ) -> Network:
         """Return a new network for classes, whose targets are their pseudo-outputs; by default, `network`."""
         return self.network(points, targets, replicas, generator)
 
-    def new_likelihood(
-        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
-    ) -> Likelihood:
+    def new_likelihood(self, y: Tensor, classes: int | None = None, replicas: Shape = ()) -> Likelihood:
         """Return the likelihood: `Categorical` for classes, else noise of learned size, one for each output.
 
         Arguments are those of `build`.
@@ -126,16 +117,15 @@ class Recipe(Checked, ABC):
             kind = LIKELIHOODS[self.likelihood]
             kind().check_targets(y, *y.shape[-2:])
             return kind.for_targets(y, replicas)
-        outputs = y.shape[-1]
         if classes is not None:
             return Categorical()
-        if outputs == 1:
+        if y.shape[-1] == 1:
             return Gaussian(self.noise_variance, learn=True, replicas=replicas)
-        return PerOutputGaussian([self.noise_variance] * outputs, learn=True, replicas=replicas)
+        return PerOutputGaussian([self.noise_variance] * y.shape[-1], learn=True, replicas=replicas)
 
     @checked
     def build(
-        self, x: Tensor, y: Tensor, *, classes: Count | None = None, seed: int | Sequence[int] = 0
+        self, x: Tensor, y: Tensor, *, classes: Count | None = None, seed: Seed = 0
     ) -> tuple[Network, Likelihood]:
         """Return a new network and its likelihood; the inducing points are a random choice of the data.
 
@@ -186,7 +176,7 @@ class Recipe(Checked, ABC):
         y: Tensor,
         *,
         classes: Count | None = None,
-        seed: int | Sequence[int] = 0,
+        seed: Seed = 0,
         **options: Any,
     ) -> Trained:
         """Build a network and train it.
@@ -203,12 +193,10 @@ class Recipe(Checked, ABC):
         keep_freed_memory()
         return self._train(x, y, classes, plain(seed), options)
 
-    def _train(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> Trained:
+    def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
         """Train on tensors that have been checked."""
         net, likelihood = self.build(x, y, classes=classes, seed=seed)
-        settings: dict[str, Any] = {
+        settings: Options = {
             "steps": self.steps,
             "rule": self.rule(),
             "num_samples": self.num_samples,

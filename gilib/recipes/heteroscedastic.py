@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +14,7 @@ from gilib.layers import GP
 from gilib.likelihoods import Gaussian, HeteroscedasticGaussian, Likelihood, PerOutputGaussian
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, Trained
+from gilib.recipes.base import Options, Recipe, Seed, Shape, Trained
 from gilib.recipes.processes import JITTER, SD, ProcessRecipe, first_that_factorises, in_diagonals, part_of
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
@@ -56,16 +54,12 @@ class HeteroscedasticProcessRecipe(Recipe):
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
     noise_kernel: RBF = RBF(variance=2.0, log_lengthscale_sd=SD)
 
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         """Return two processes at the same inducing points."""
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 
-    def new_likelihood(
-        self, y: Tensor, classes: int | None = None, replicas: tuple[int, ...] = ()
-    ) -> Likelihood:
+    def new_likelihood(self, y: Tensor, classes: int | None = None, replicas: Shape = ()) -> Likelihood:
         if self.likelihood != "gaussian":
             raise ValueError(
                 f"a heteroscedastic_gp has Gaussian noise, and likelihood={self.likelihood!r} has a "
@@ -84,46 +78,31 @@ class HeteroscedasticProcessRecipe(Recipe):
         """Return 1, because predictions are in closed form."""
         return 1
 
-    def _train(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> Trained:
+    def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
         """Choose the better of two starts, and train from there on all data with the given options."""
         self.new_likelihood(y, classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         tried = replace(self.mean, num_inducing=self.num_inducing)
         few = tried.compared(x, y, torch.Generator().manual_seed(seed))
-        candidates = tried.candidates(x[few], y[few], part_of(options.get("weights"), few))
-        return first_that_factorises(
-            candidates, lambda own, known: self._from(own, known, x, y, few, seed, options)
-        )
-
-    def _from(
-        self,
-        own: ProcessRecipe,
-        known: Trained,
-        x: Tensor,
-        y: Tensor,
-        few: Tensor,
-        seed: int,
-        options: dict[str, Any],
-    ) -> Trained:
-        """Search from the better of two starts: `known`, which `few` rows trained, and a wide one."""
-        hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
         weights = part_of(options.get("weights"), few)
-        wide = hardly.climb(x[few], y[few], slice(None), progress=False, weights=weights)
+        candidates = tried.candidates(x[few], y[few], weights)
+        rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
+        mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
         steps = min(self.trial, options.get("steps") or self.steps)
         short = {"steps": steps, "weights": weights, "progress": False}
 
-        def tried(start: Trained) -> float:
+        def bound(start: Trained) -> float:
             trained = self._climb(x[few], y[few], slice(None), slice(None), start, short)
             return float(trained.history.elbo[-1])
 
-        if tried(wide) > tried(known):
-            known = wide
-        rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
-        mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
-        return self._climb(x, y, mean_rows, noise_rows, known, options)
+        def train(own: ProcessRecipe, known: Trained) -> Trained:
+            hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
+            wide = hardly.climb(x[few], y[few], slice(None), progress=False, weights=weights)
+            start = wide if bound(wide) > bound(known) else known
+            return self._climb(x, y, mean_rows, noise_rows, start, options)
+
+        return first_that_factorises(candidates, train)
 
     def _climb(
         self,
@@ -132,7 +111,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         rows: Tensor | slice,
         noise_rows: Tensor | slice,
         start: Trained,
-        options: dict[str, Any],
+        options: Options,
     ) -> Trained:
         """Train both processes, with inducing points at these rows, from one trained with constant noise."""
         (known,) = start.network.layers
@@ -143,8 +122,7 @@ class HeteroscedasticProcessRecipe(Recipe):
         assert mean.hyperparameters is not None and known.hyperparameters is not None
         mean.hyperparameters.load_state_dict(known.hyperparameters.state_dict())
         likelihood = HeteroscedasticGaussian(noise).to(x.device)
-        rule = Collapsed(tolerance=self.tolerance)
-        settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
+        settings: Options = {"steps": self.steps, "rule": Collapsed(self.tolerance), "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
     def _network(self, points: Tensor, noise_points: Tensor, kernel: Kernel, outputs: int) -> Network:

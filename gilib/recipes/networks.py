@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +15,7 @@ from gilib.network import Network
 from gilib.posteriors import Factorised, GlobalInducing, Posterior
 from gilib.priors import NealPrior, Prior
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, Trained, bound
+from gilib.recipes.base import Options, Recipe, Seed, Shape, Trained, bound
 from gilib.training import DivergenceError
 
 
@@ -52,9 +50,7 @@ class NetworkRecipe(Recipe):
     last: Posterior = field(default_factory=GlobalInducing)
     prior: Prior = field(default_factory=lambda: NealPrior(learn=True))
 
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         if not self.activations:
             raise ValueError("no nonlinearity to choose from: activations is empty")
         return models.mlp(
@@ -70,9 +66,7 @@ class NetworkRecipe(Recipe):
             generator=generator,
         )
 
-    def _train(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> Trained:
+    def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
         """Train with the nonlinearity of the largest bound; with replicas, of the largest mean bound."""
         candidates = [replace(self, activations=(each,)) for each in self.activations]
         if len(candidates) > 1 and self.hidden:
@@ -81,9 +75,7 @@ class NetworkRecipe(Recipe):
             best = self
         return super(NetworkRecipe, best)._train(x, y, classes, seed, options)
 
-    def _tried(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> float:
+    def _tried(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> float:
         """Return the bound after a short training without callbacks; minus infinity if that diverges."""
         kept = {name: value for name, value in options.items() if name not in ("callbacks", "checkpoint")}
         draws, steps = (kept.get(name) or getattr(self, name) for name in ("num_samples", "steps"))

@@ -20,7 +20,7 @@ from gilib.kernels.modules import BasicKernel
 from gilib.linalg import FactorisationError
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, Trained
+from gilib.recipes.base import Options, Recipe, Seed, Shape, Trained
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
@@ -77,13 +77,11 @@ class ProcessRecipe(Recipe):
     num_exact: CountOrZero = 1500
     kernels: tuple[Kernel, ...] = KERNELS
 
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         return self._processes(models.sparse_gp, points, targets, replicas, generator)
 
     def classifier(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
+        self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike
     ) -> Network:
         return self._processes(models.gp_classifier, points, targets, replicas, generator)
 
@@ -92,7 +90,7 @@ class ProcessRecipe(Recipe):
         build: Callable[..., Network],
         points: Tensor,
         targets: Tensor,
-        replicas: tuple[int, ...],
+        replicas: Shape,
         generator: GeneratorLike,
     ) -> Network:
         return build(
@@ -110,9 +108,7 @@ class ProcessRecipe(Recipe):
         closed = classes is None and self.likelihood == "gaussian"
         return 1 if closed else super().enough(num_samples, classes)
 
-    def _train(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> Trained:
+    def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
         searched = self.likelihood == "gaussian" and is_searched(x.shape[-2], classes)
         if not searched or not isinstance(seed, int):
             own = self.with_at_most(TRAINED_POINTS) if suits_classes(x.shape[-2], classes) else self
@@ -120,7 +116,7 @@ class ProcessRecipe(Recipe):
             return Recipe._train(own, x, y, classes, seed, options)
         if classes is not None:
             own = self.with_at_most(SEARCHED_POINTS)
-            settings: dict[str, Any] = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
+            settings: Options = {"rule": Collapsed(), "batch_size": None, "num_samples": 1}
             return Recipe._train(own, check_tensor(x, "x").double(), y, classes, seed, settings | options)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()
         few = self.rows(x, torch.Generator().manual_seed(seed))
@@ -207,7 +203,7 @@ class ProcessRecipe(Recipe):
             with torch.no_grad():
                 module.log["lengthscale"] += math.log(shorter)
         rule = Collapsed() if isinstance(self.kernels[0], RBF) else Collapsed(tolerance=FINE)
-        settings: dict[str, Any] = {"steps": self.steps, "rule": rule, "num_samples": 1}
+        settings: Options = {"steps": self.steps, "rule": rule, "num_samples": 1}
         return Trained(net, likelihood, fit(net, likelihood, x, y, **(settings | options)))
 
 
@@ -259,9 +255,7 @@ class DeepProcessRecipe(Recipe):
     num_inducing: Count = 100
     depth: Count = 2
 
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         return models.deep_gp(
             points.shape[-1],
             targets.shape[-1],

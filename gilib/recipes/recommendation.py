@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import Recipe, Trained
+from gilib.recipes.base import Options, Recipe, Seed, Shape, Trained
 from gilib.recipes.heteroscedastic import HeteroscedasticProcessRecipe
 from gilib.recipes.networks import NetworkRecipe
 from gilib.recipes.processes import DeepProcessRecipe, ProcessRecipe, suits_classes
@@ -50,22 +49,18 @@ def suited(rows: int, classes: int | None = None) -> str:
 class SuitedRecipe(Recipe):
     """The model that suits a table. It has settings of its own, and ignores those of this recipe."""
 
-    def network(
-        self, points: Tensor, targets: Tensor, replicas: tuple[int, ...], generator: GeneratorLike
-    ) -> Network:
+    def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
         return self._recipe(points, None, 0).network(points, targets, replicas, generator)
 
     def build(
-        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: int | Sequence[int] = 0
+        self, x: Tensor, y: Tensor, *, classes: int | None = None, seed: Seed = 0
     ) -> tuple[Network, Likelihood]:
         return self._recipe(x, classes, seed).build(x, y, classes=classes, seed=seed)
 
-    def _train(
-        self, x: Tensor, y: Tensor, classes: int | None, seed: int | Sequence[int], options: dict[str, Any]
-    ) -> Trained:
+    def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
         return self._recipe(x, classes, seed).train(x, y, classes=classes, seed=seed, **options)
 
-    def _recipe(self, x: Tensor, classes: int | None, seed: int | Sequence[int]) -> Recipe:
+    def _recipe(self, x: Tensor, classes: int | None, seed: Seed) -> Recipe:
         """Return the recipe that suits x; with several seeds a network, which always has replicas."""
         return RECIPES[suited(x.shape[-2], classes) if isinstance(seed, int) else "network"]
 

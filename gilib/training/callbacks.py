@@ -211,9 +211,8 @@ class FunctionCallback(Callback):
 
 def says_stop(said: object, who: Callback) -> bool:
     """Return whether a callback's return value stops the training; raise unless it is a bool or None."""
-    if said is None or isinstance(said, bool | np.bool_):
-        return bool(said)
-    if isinstance(said, Tensor) and said.dtype == torch.bool and said.dim() == 0:
+    scalar = isinstance(said, Tensor) and said.dtype == torch.bool and said.dim() == 0
+    if scalar or said is None or isinstance(said, bool | np.bool_):
         return bool(said)
     raise TypeError(
         "a callback must return True, to end the training, or False or None to go on: "

@@ -133,13 +133,10 @@ class History:
         if trend.gain.numel() > 1:
             numbers += f" (the largest change of {trend.gain.numel()} replicas)"
         word = self._word(trend)
-        return f"{word}: {numbers}{self._advice(word)}."
-
-    def _advice(self, word: str) -> str:
-        """Return what to do about a verdict; it follows the numbers."""
-        if word == "still rising" and self.stopped_by:
-            return f"; {self.stopped_by} ended the training"
-        return SLOWED if word == "still rising" and self.slowing else f"; {ADVICE[word]}"
+        advice = f"; {ADVICE[word]}"
+        if word == "still rising" and (self.stopped_by or self.slowing):
+            advice = f"; {self.stopped_by} ended the training" if self.stopped_by else SLOWED
+        return f"{word}: {numbers}{advice}."
 
     def _word(self, trend: Trend | None) -> str:
         """Return the verdict in a few words: the worst that holds for any replica."""

@@ -110,12 +110,6 @@ def test_moments_of_a_path_are_the_estimates():
     assert_equal(estimate(X).detach(), (mean + variance.sqrt() * normals(6, 3, 2)).detach(), 1e-12)
 
 
-def test_a_joint_draws_moments_are_its_values():
-    joint = process().joint_draw(4, 3, generator=seeded(1))
-    mean, variance = joint.moments(X)
-    assert variance is None and torch.equal(mean, joint(X))
-
-
 @pytest.mark.parametrize("face", ["estimate", "joint_draw"])
 def test_noise_is_for_as_many_points_as_were_said(face):
     drawn = getattr(process(), face)(2, 5, generator=seeded())
@@ -125,9 +119,11 @@ def test_noise_is_for_as_many_points_as_were_said(face):
 
 
 def test_points_that_coincide_have_one_value_in_a_joint_draw():
-    """But for the nugget, a variance of 1e-10 for each."""
+    """But for the nugget, a variance of 1e-10 for each; its moments are its values."""
     points = torch.cat([X, X])
-    values = process().joint_draw(50, 6, generator=seeded(1))(points).detach()
+    joint = process().joint_draw(50, 6, generator=seeded(1))
+    values, (mean, variance) = joint(points).detach(), joint.moments(points)
+    assert variance is None and torch.equal(mean, values)
     gap = (values[:, :3] - values[:, 3:]).abs()
     assert float(gap.max()) < 6 * math.sqrt(2 * NUGGET * KERNEL.variance)
     estimate = process().estimate(50, 6, generator=seeded(1))(points).detach()
@@ -136,14 +132,10 @@ def test_points_that_coincide_have_one_value_in_a_joint_draw():
 
 def test_one_factorisation_for_all_samples_at_the_first_layer():
     """K of inputs that are not drawn is factorised once; H = Id + Rᵀ Λ R once, too."""
-    net = one_layer(gilib.FreeGaussian(4), inducing=Z, jitter=1e-6)
-    with Operations() as count:
-        net.estimate(10, 3)(X)
-    assert count.factorised == [(4, 4)]
-    net = process()
-    with Operations() as count:
-        net.estimate(10, 3)(X)
-    assert sorted(math.prod(shape[:-2]) for shape in count.factorised) == [1, 1]
+    for net, times in ((one_layer(gilib.FreeGaussian(4), inducing=Z, jitter=1e-6), 1), (process(), 2)):
+        with Operations() as count:
+            net.estimate(10, 3)(X)
+        assert [math.prod(shape[:-2]) for shape in count.factorised] == [1] * times
 
 
 @pytest.mark.parametrize("prior", [1.0, 1e-9, 0.0])

@@ -33,9 +33,11 @@ LEADS = {
     "samples of w, replicas of all": ((2,), (2,), (3, 2), (2,)),
     "inducing inputs that were drawn": ((3, 2), (3, 2), (3, 2), (2,)),
 }
-WITH_ONE_LESS = pytest.mark.parametrize(  # S, which one case lacks
-    ("name", "spread"), [*((name, True) for name in LEADS), ("samples and replicas", False)]
-)
+
+
+def close(ours, theirs, tolerance=1e-11):
+    for pair in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=tolerance, atol=tolerance)
 
 
 def plain(kernel, inverse, mean, covariance):
@@ -72,12 +74,13 @@ def test_values_of_any_shape(name, sizes, spread, seed):
     inputs = parts(LEADS[name], *sizes, seeded(seed), spread)
     ours, theirs = found(*inputs), plain(*inputs)
     assert len(ours) == 2 + spread
-    for pair in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
+    close(ours, theirs)
 
 
 @pytest.mark.parametrize("evaluated", [False, True])
-@WITH_ONE_LESS
+@pytest.mark.parametrize(  # S, which one case lacks
+    ("name", "spread"), [*((name, True) for name in LEADS), ("samples and replicas", False)]
+)
 def test_gradients_by_finite_differences(name, spread, evaluated, generator):
     """In k, or in both coordinates of its exponents, R⁻¹, m, and a root of S, which stays symmetric."""
     points, inducing, *_ = leads = LEADS[name]
@@ -93,8 +96,7 @@ def test_gradients_by_finite_differences(name, spread, evaluated, generator):
 
     kernel = (exponents[0].mT @ exponents[1]).exp() if evaluated else kernel
     inputs = [*first, inverse, mean, *roots]
-    for pair in zip(call(*inputs), plain(kernel, inverse, mean, covariance), strict=True):
-        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
+    close(call(*inputs), plain(kernel, inverse, mean, covariance))
     inputs = [value.detach().requires_grad_() for value in inputs]
     assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
 
@@ -148,8 +150,7 @@ def test_a_gradient_of_one_result(name, only, generator):
         torch.autograd.grad((value * weights).sum(), inputs, allow_unused=True, materialize_grads=True)
         for value in (ours, theirs)
     ]
-    for pair in zip(*pulls, strict=True):
-        torch.testing.assert_close(*pair, rtol=1e-10, atol=1e-10)
+    close(*pulls, 1e-10)
 
 
 # leading axes of k, R⁻¹, columns, and of fields of two earlier layers
@@ -198,8 +199,7 @@ def test_parts_of_a_joint_distribution(name, spread, generator):
     inputs = joint_parts(JOINT[name], spread, generator)
     ours, theirs = projected(*inputs), plainly(*inputs)
     assert len(ours) == len(theirs) == 6 + spread
-    for pair in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(*torch.broadcast_tensors(*pair), rtol=1e-11, atol=1e-11)
+    close(ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -227,15 +227,11 @@ def test_one_covariance_of_all_outputs(name, generator):
     inputs = [part.requires_grad_() for part in (kernel, inverse, mean, covariance)]
     ours, theirs = found(*inputs), plain(*inputs)
     assert ours[2].shape[-1] == 1
-    shapes = [
-        torch.broadcast_shapes(*(part.shape for part in pair)) for pair in zip(ours, theirs, strict=True)
-    ]
-    upstream = [normal(generator, *shape) for shape in shapes]
-    both = [
-        torch.autograd.grad(sum((v * g).sum() for v, g in zip(values, upstream, strict=True)), inputs)
-        for values in (ours, theirs)
-    ]
-    for one, other in zip((*ours, *both[0][:3]), (*theirs, *both[1][:3]), strict=True):
-        torch.testing.assert_close(*torch.broadcast_tensors(one, other), rtol=1e-10, atol=1e-10)
-    of_ours, of_theirs = (gradients[3] + gradients[3].mT for gradients in both)  # S is symmetric
-    torch.testing.assert_close(of_ours, of_theirs, rtol=1e-10, atol=1e-10)
+    pairs = zip(ours, theirs, strict=True)
+    upstream = [normal(generator, *torch.broadcast_shapes(a.shape, b.shape)) for a, b in pairs]
+    sides = []
+    for values in (ours, theirs):
+        total = sum((v * g).sum() for v, g in zip(values, upstream, strict=True))
+        *slopes, last = torch.autograd.grad(total, inputs)
+        sides.append([*values, *slopes, last + last.mT])  # S is symmetric
+    close(*sides, 1e-10)

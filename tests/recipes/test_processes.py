@@ -10,7 +10,7 @@ from gilib.kernels import RBF, DotProduct, Matern, Periodic, RationalQuadratic, 
 from gilib.kernels.modules import kernels_with_prior
 from gilib.linalg import FactorisationError
 from gilib.posteriors.base import BuildContext
-from tests.support import D, assert_equal, normals
+from tests.support import D, assert_equal, normals, seeded
 
 X = normals(60, 2, seed=1)
 SMOOTH = torch.sin(2 * X).sum(1, keepdim=True)
@@ -25,34 +25,29 @@ def kernel(trained):
     return next(iter(trained.network.layers)).kernel
 
 
+def points(trained):
+    return next(iter(trained.network.layers)).inducing_inputs.detach()
+
+
+def bound(trained, x=X, y=Y, **settings):
+    return gilib.recipes.bound(trained.network, trained.likelihood, x, y, **settings)
+
+
 def test_few_data_are_all_inducing_points():
     one = {"kernels": (RBF(),), "num_inducing": 20}
-    found = train(**one)
-    assert torch.equal(next(iter(found.network.layers)).inducing_inputs.detach(), X)
-    exact = train(**one, num_exact=60)
-    assert torch.equal(next(iter(exact.network.layers)).inducing_inputs.detach(), X)
-    sparse = train(**one, num_exact=59)
-    rows = next(iter(sparse.network.layers)).inducing_inputs.detach()
-    assert rows.shape == (20, 2) and (torch.cdist(rows, X).amin(1) == 0).all()
-    bounds = [gilib.recipes.bound(t.network, t.likelihood, X, Y) for t in (found, sparse)]
-    assert bounds[0] > bounds[1]
+    exact, sparse = train(**one, num_exact=60), train(**one, num_exact=59)
+    assert torch.equal(points(exact), X)
+    assert points(sparse).shape == (20, 2) and (torch.cdist(points(sparse), X).amin(1) == 0).all()
+    assert bound(exact) > bound(sparse)
     alone = gilib.recommended("gp", steps=3, num_inducing=1, num_exact=1).train(X, Y, progress=False)
-    assert next(iter(alone.network.layers)).inducing_inputs.shape == (1, 2)
-
-
-def test_the_kernel_is_that_of_the_largest_evidence():
-    alone = {own: float(train(kernels=(own,)).history.elbo[-1]) for own in (RBF(), Matern(smoothness=0.5))}
-    found = train(kernels=tuple(alone))
-    assert type(kernel(found)) is type(max(alone, key=alone.__getitem__))
-    assert float(found.history.elbo[-1]) == pytest.approx(max(alone.values()), abs=1e-3)
+    assert points(alone).shape == (1, 2)
 
 
 def test_single_precision_data_are_trained_in_double():
     kernels = (RBF(),)
     ours, double = train(X.float(), Y.float(), kernels=kernels), train(kernels=kernels)
     assert ours.network.layers.reference_tensor().dtype is D
-    bounds = [gilib.recipes.bound(t.network, t.likelihood, X.float(), Y.float()) for t in (ours, double)]
-    assert_equal(bounds[0], bounds[1], 1e-3)
+    assert_equal(*(bound(own, X.float(), Y.float()) for own in (ours, double)), 1e-3)
 
 
 def test_classes_are_searched_as_numbers_are():
@@ -63,20 +58,15 @@ def test_classes_are_searched_as_numbers_are():
     assert trained.network.output_shape == (2,) and recipe.enough(9, 2) == 9 and recipe.enough(9) == 1
     assert trained.network.layers.reference_tensor().dtype is D and trained.history.converged
     both = recipe.train(X, labels, classes=2, seed=[0, 1], progress=False, steps=100)
-    found, by_adam = (
-        gilib.recipes.bound(t.network, t.likelihood, X, labels, generator=torch.Generator().manual_seed(0))
-        for t in (trained, both)
-    )
+    found, by_adam = (bound(own, y=labels, generator=seeded()) for own in (trained, both))
     assert both.history.elbo.shape == (100, 2) and (found > by_adam).all()
 
 
 @pytest.mark.parametrize(("classes", "most"), [(3, 110), (4, 100), (10, 100), (11, 110)])
 def test_classes_by_adam_have_few_inducing_points(classes, most, recwarn):
     x, labels = normals(120, 2), torch.arange(120) % classes
-    trained = gilib.recommended("gp", steps=1, num_inducing=110).train(
-        x, labels, classes=classes, progress=False
-    )
-    assert len(list(trained.network.layers)[0].inducing_inputs) == most
+    recipe = gilib.recommended("gp", steps=1, num_inducing=110)
+    assert len(points(recipe.train(x, labels, classes=classes, progress=False))) == most
     told = [str(each.message) for each in recwarn if "num_inducing=110" in str(each.message)]
     assert len(told) == (most == 100) and all("has 100 at most" in each for each in told)
 
@@ -97,24 +87,16 @@ def test_a_kernel_that_cannot_be_factorised_is_left_out():
     assert isinstance(kernel(found), Matern)
 
 
-def climbed(own):
-    recipe = gilib.recommended("gp", steps=100, kernels=(own,))
-    return recipe.climb(X, Y, slice(None), progress=False).history.elbo
-
-
 def test_the_kernel_is_the_best_after_training_not_before():
+    """And a climb begins where another ended, in kernel and noise."""
     slow, quick = RBF(lengthscale=0.2), Matern(smoothness=0.5)
-    a, b = climbed(slow), climbed(quick)
+    recipes = [gilib.recommended("gp", steps=100, kernels=(own,)) for own in (slow, quick)]
+    first, other = (recipe.climb(X, Y, slice(None), progress=False) for recipe in recipes)
+    a, b = first.history.elbo, other.history.elbo
     assert a[0] < b[0] and a[-1] > b[-1]
     assert type(kernel(train(kernels=(quick, slow)))) is RBF
-
-
-def test_a_climb_begins_where_another_ended():
-    """In kernel and noise."""
-    recipe = gilib.recipes.ProcessRecipe(kernels=(RBF(),), steps=100)
-    first = recipe.climb(X, Y, slice(None), progress=False)
-    again = recipe.climb(X, Y, slice(None), first, progress=False, steps=1)
-    assert_equal(again.history.elbo[0], first.history.elbo[-1], 1e-6)
+    again = recipes[0].climb(X, Y, slice(None), first, progress=False, steps=1)
+    assert_equal(again.history.elbo[0], a[-1], 1e-6)
 
 
 def test_kernels_are_compared_where_targets_vary():
@@ -150,8 +132,7 @@ def test_the_prior_is_part_of_what_is_climbed():
     free, tight = (train(y=y, kernels=(RBF(log_lengthscale_sd=sd),)) for sd in (None, 1e-3))
     (own,) = kernels_with_prior(tight.network)
     assert float(own.log["lengthscale"].detach().diff().abs()) < 0.01
-    bounds = [float(gilib.recipes.bound(t.network, t.likelihood, X, y)) for t in (free, tight)]
-    assert bounds[0] > bounds[1] + 0.01
+    assert bound(free, y=y) > bound(tight, y=y) + 0.01
 
 
 def test_adam_climbs_the_prior_too():
@@ -175,9 +156,8 @@ def test_kernels_of_every_kind_are_searched(name):
     recipe = gilib.recommended("gp", kernels=(COMBINED[name],))
     found = recipe.train(X, Y, progress=False)
     net, likelihood = recipe.build(X, Y)
-    assert float(gilib.recipes.bound(found.network, found.likelihood, X, Y)) > 0.1 + float(
-        gilib.training.solve_posterior(net.double(), likelihood.double(), X, Y) / len(X)
-    )
+    start = gilib.training.solve_posterior(net.double(), likelihood.double(), X, Y) / len(X)
+    assert float(bound(found)) > 0.1 + float(start)
     same = next(iter(net.layers)).kernel == COMBINED[name]
     assert same is (name != "rational quadratic")
 
@@ -203,14 +183,8 @@ def test_where_lengthscales_have_a_prior_noise_is_flat_by_its_deviation(sd, slop
     """So where the search ends the evidence falls by a nat for each unit that log σ rises."""
     found = train(kernels=(RBF(log_lengthscale_sd=sd),))
     variance, step = float(found.likelihood.noise_variance.detach()), 0.01
-    less, more = (
-        float(
-            gilib.training.solve_posterior(
-                found.network, gilib.Gaussian(variance * math.exp(2 * change)), X, Y
-            )
-        )
-        for change in (-step, step)
-    )
+    noises = [gilib.Gaussian(variance * math.exp(2 * change)) for change in (-step, step)]
+    less, more = (float(gilib.training.solve_posterior(found.network, own, X, Y)) for own in noises)
     assert (more - less) / (2 * step) == pytest.approx(slope, abs=0.05)
 
 

@@ -62,11 +62,12 @@ def test_inducing_points_are_rows_and_pseudo_outputs_their_targets():
     assert torch.equal(last.weights.pseudo.outputs.detach(), Y[list(rows)])
 
 
-def test_labels_become_two_or_minus_two():
-    net, likelihood = gilib.recommended("network").build(X, LABELS, classes=3)
+def test_labels_become_two_or_minus_two_unless_told_otherwise():
+    assert gilib.recommended("network").label_scale == 2.0
+    net, likelihood = gilib.recommended("network", label_scale=3.0).build(X, LABELS, classes=3)
     assert isinstance(likelihood, gilib.Categorical) and net.output_shape == (3,)
     outputs = list(net.layers)[-1].weights.pseudo.outputs.detach()
-    assert outputs.unique().tolist() == [-2.0, 2.0] and (outputs.sum(1) == -2.0).all()
+    assert outputs.unique().tolist() == [-3.0, 3.0] and (outputs.sum(1) == -3.0).all()
 
 
 @pytest.mark.parametrize("model", ["network", "gp"])
@@ -112,24 +113,29 @@ def test_what_is_refused():
         gilib.recommended(steps=3)
     with pytest.raises(TypeError, match="the recipe of a 'gp' has no 'hidden': it has steps, lr"):
         gilib.recommended("gp", hidden=(5,))
+    recipe = gilib.recommended("network", activations=())
     with pytest.raises(ValueError, match="class labels must lie in 0 ... 1, got 0 ... 2"):
-        gilib.recommended("network").build(X, LABELS, classes=2)
+        recipe.build(X, LABELS, classes=2)
     with pytest.raises(ValueError, match="y has dtype torch.float32"):
-        gilib.recommended("network").build(X, Y.float())
+        recipe.build(X, Y.float())
+    with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
+        recipe.train(torch.ones(10, 1, 12, 12), LABELS[:10], classes=3)
+    with pytest.raises(ValueError, match="no nonlinearity to choose from: activations is empty"):
+        recipe.train(X, Y)
+    for y in (LABELS, Y[:, 0]):
+        for call in (recipe.train, recipe.build):
+            with pytest.raises(ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\]"):
+                call(X, y)
 
 
 def test_sizes_of_the_recommendation(monkeypatch):
     """What docstrings and chapters say; batches are of all data where these are fewer."""
-    process = gilib.recommended("gp")
+    process, seen = gilib.recommended("gp"), []
     assert (process.num_exact, process.num_inducing) == (1500, 500)
-    seen, fit = [], gilib.fit
-    monkeypatch.setattr(
-        "gilib.recipes.base.fit", lambda *given, **own: seen.append(own["batch_size"]) or fit(*given, **own)
-    )
+    monkeypatch.setattr("gilib.recipes.base.fit", lambda *given, **own: seen.append(own["batch_size"]))
     for points in (30, 450):
-        gilib.recommended("deep_gp", num_inducing=5, steps=1).train(
-            normals(points, 2), normals(points, 1), progress=False
-        )
+        x = normals(points, 2)
+        gilib.recommended("deep_gp", num_inducing=5).train(x, x, progress=False)
     assert seen == [30, 400]
 
 
@@ -139,14 +145,6 @@ def test_each_replica_may_have_data_of_its_own():
     points = trained.network.inducing_points.detach()
     assert trained.history.elbo.shape == (2, 2) and (points[1] - points[0]).min() > 1.0
     assert repr(trained).startswith("Trained(network of [3] to [2], PerOutputGaussian, History(2 steps, ")
-
-
-@pytest.mark.parametrize("y", [LABELS, Y[:, 0]])
-def test_labels_without_classes_and_vectors_are_refused(y):
-    recipe = gilib.recommended("gp", steps=1)
-    for call in (recipe.train, recipe.build):
-        with pytest.raises(ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\]"):
-            call(X, y)
 
 
 def test_the_bound_of_images():
@@ -163,5 +161,3 @@ def test_the_bound_of_images():
     parts = [gilib.recipes.bound(*model, **settings, generator=seeded(s)) for s in range(20)]
     many = gilib.recipes.bound(*model, num_samples=200, generator=seeded(300))
     assert_mean_within(torch.stack(parts), many)
-    with pytest.raises(ValueError, match=r"x must be a table \[N, D\], got \[10, 1, 12, 12\]"):
-        gilib.recommended("network").train(images.float(), labels, classes=3)

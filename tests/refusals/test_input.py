@@ -12,8 +12,11 @@ import torch
 from torch import nn
 
 import gilib
-from gilib.data import Normalisation
-from tests.support import normals, small_net
+from gilib import models
+from gilib.data import Dataset, Normalisation
+from gilib.likelihoods import PerOutputGaussian
+from tests.support import normals, refusals, small_net
+from tests.support.trainings import same
 
 X, Y, LABELS = normals(6, 2), normals(6, 2, seed=1), torch.arange(6) % 2
 NAN = X.clone().index_fill_(0, torch.tensor([3]), math.nan)
@@ -21,7 +24,9 @@ INFINITE = Y.clone().index_fill_(1, torch.tensor([0]), math.inf)
 GAUSSIAN, CATEGORICAL = gilib.Gaussian(0.1), gilib.Categorical()
 NOISE = normals(3, 17)
 SHARED = Normalisation.identity(2, 2)
-GI = gilib.GlobalInducing()
+GI, FACTORISED = gilib.GlobalInducing(), gilib.Factorised()
+IMAGES = normals(6, 2, 7, 5)
+CONJUGATE = gilib.posteriors.Conjugate()
 
 
 def net(**settings):
@@ -46,7 +51,12 @@ def elbo(likelihood=GAUSSIAN, y=Y, *, num_data=6, **settings):
 
 
 def estimate(samples=2, points=6):
-    return small_net(gilib.Factorised()).estimate(samples, points)
+    return small_net(FACTORISED).estimate(samples, points)
+
+
+def of_images(likelihood, targets):
+    layers = [gilib.Conv2d(2, 3, 3)]
+    return fit(likelihood, IMAGES, targets, model=gilib.Network(IMAGES[:4], layers, input_shape=(2, 7, 5)))
 
 
 POINTS = {
@@ -58,12 +68,17 @@ POINTS = {
     "NaN": (lambda: mlp(inducing_points=NAN), "inducing_points holds 2 NaN or infinite entries"),
     "targets of another count": (lambda: mlp(pseudo_outputs=Y[:5, :1]), r"must have shape \[6, 1\].*got"),
     "replicas": (lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)), r"inducing_points must have"),
-    "integers": (
-        lambda: mlp(inducing_points=torch.ones(6, 2, dtype=torch.long)),
-        "inducing_points.*(float|torch.int64)",
+    "integers": (lambda: mlp(inducing_points=X.long()), "inducing_points.*(float|torch.int64)"),
+    "integers, structured": (
+        lambda: models.structured_gp(2, 1, width=2, inducing_points=X.long()),
+        "inducing_points must be floating-point numbers, got torch.int64",
     ),
 }
 SETTINGS = {
+    "no replica": (lambda: mlp(replicas=(0,)), r"replicas\[0\] must be an integer of at least 1, got 0"),
+    "tiny images": (lambda: models.lenet((1, 3, 3)), "they need 4 × 4 pixels at least"),
+    "labels without names": (lambda: Dataset("own", X, LABELS), "y holds labels, 0 to"),
+    "labels for one output": (lambda: mlp(pseudo_outputs=LABELS), "pseudo_outputs of a"),
     "unknown precision": (lambda: gilib.GlobalInducing(precision="diag"), "unknown precision 'diag': choose"),
     "two posteriors of four": (lambda: mlp(2, (3, 3, 3), 1, posterior=[GI, GI, GI]), "one for each of the 4"),
 }
@@ -73,7 +88,29 @@ KINDS = {
     "posterior by name": (lambda: mlp(posterior="gi"), "posterior must be a Posterior, got str"),
     "activation by name": (lambda: mlp(activation="relu"), r"such as torch.nn.LeakyReLU\(0.2\), got 'relu'"),
     "activation function": (lambda: mlp(activation=torch.relu), "activation.*class"),
-    "one hidden width": (lambda: mlp(2, 50, 1), "hidden must be a list or tuple"),
+    "one hidden width": (lambda: mlp(2, np.int64(5), 1), r"hidden must be a list or tuple, .*hidden=\(5,\)"),
+    "one replica axis": (lambda: mlp(replicas=3), r"replicas must be a tuple.* write replicas=\(3,\)"),
+    "posterior of a sparse process": (
+        lambda: models.sparse_gp(2, 1, inducing_points=X, posterior=gilib.FreeGaussian()),
+        "sparse_gp has the posterior FreeGaussian: deep_gp",
+    ),
+    "layers and points in another order": (
+        lambda: gilib.Network([gilib.Linear(2, 1, FACTORISED)], X),
+        "inducing_points must be a torch.Tensor, got list",
+    ),
+    "one layer in place of a list": (
+        lambda: gilib.Network(X, gilib.Linear(2, 1, FACTORISED)),
+        "layers must be a list or tuple, got Linear",
+    ),
+    "a table of numpy": (
+        lambda: Dataset("own", X.numpy(), X.numpy()),
+        r"x must be a torch.Tensor, got ndarray: hand over torch.from_numpy\(...\) of it",
+    ),
+    "lengthscales": (lambda: gilib.kernels.RBF(lengthscale=()), "a tuple with one for each input"),
+    "a recipe's integers": (
+        lambda: gilib.recommended("gp").train(X.long(), Y),
+        r"x must hold floating-point numbers, got torch.int64",
+    ),
     "words for points": (lambda: mlp(inducing_points=np.array([["a", "b"]])), "points must be a"),
     "list of targets": (lambda: mlp(pseudo_outputs=Y.tolist()), "outputs must be a torch.Tensor, got list"),
     "fit: data frame": (lambda: fit(x=pd.DataFrame(X)), r"got DataFrame: hand over its .to_numpy\(\)"),
@@ -81,6 +118,12 @@ KINDS = {
     "fit: a number": (lambda: fit(0.1), "likelihood must be a Likelihood, got float"),
     "fit: a module": (lambda: fit(model=nn.Linear(2, 2)), "net must be a Network, got Linear"),
     "fit: y of integers": (lambda: fit(y=torch.ones(6, 2, dtype=torch.long)), "torch.int64"),
+    "fit: a weight in place of a schedule": (lambda: fit(kl_weight=0.5), "kl_weight must be a function of"),
+    "fit: a class of callbacks": (lambda: fit(callbacks=[gilib.training.Plateau]), "a callback must be an"),
+    "predict: labels of floats": (
+        lambda: predict(X, CATEGORICAL).log_prob(LABELS.double()),
+        "class labels must be integers, got torch.float64",
+    ),
     "fit: labels of floats": (lambda: fit(CATEGORICAL, y=Y[:, 0]), "labels must be integers, got"),
     "predict: likelihood class": (lambda: predict(likelihood=gilib.Gaussian), "Gaussian"),
     "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
@@ -124,6 +167,28 @@ TRAINING = {
     "y infinite": (lambda: fit(y=INFINITE), "y holds 6 NaN or infinite entries"),
     "labels too short": (lambda: fit(CATEGORICAL, y=LABELS[:5]), r"labels must have shape \[6\], got \[5\]"),
     "labels too large": (lambda: fit(CATEGORICAL, y=LABELS + 1), r"lie in 0 \.\.\. 1 .*got 1 \.\.\. 2"),
+    "one class": (
+        lambda: fit(CATEGORICAL, y=0 * LABELS, model=mlp(dtype=X.dtype)),
+        "at least two: this network",
+    ),
+    "images as targets": (
+        lambda: of_images(GAUSSIAN, normals(6, 3, 7, 5)),
+        r"gives \[3, 7, 5\]: end it with",
+    ),
+    "labels of images": (lambda: of_images(CATEGORICAL, LABELS), r"gives \[3, 7, 5\]: end it with"),
+    "points of a recipe": (
+        lambda: gilib.recommended("network").train(X, Y[:5], progress=False),
+        "x holds 6 points and y 5",
+    ),
+    "a long seed": (lambda: fit(seed=2**63), "seed must have at most 63 bits, got"),
+    "long seeds": (
+        lambda: fit(seed=[0, 2**70], model=net(replicas=(2,))),
+        "seed must have at most 63 bits, got",
+    ),
+    "Adam for what has no parameters": (
+        lambda: fit(gilib.Gaussian(0.1, learn=True), model=small_net(CONJUGATE)),
+        "rule=gilib.training.Bali",
+    ),
     "steps": (lambda: fit(steps=0), "steps must be an integer of at least 1, got 0"),
     "samples": (lambda: fit(num_samples=0), "num_samples must be an integer of at least 1, got 0"),
     "batch": (lambda: fit(batch_size=0), "batch_size must be an integer of at least 1, got 0"),
@@ -141,33 +206,22 @@ PREDICTING = {
     "normalised x too wide": (lambda: predict(normals(6, 3), normalisation=SHARED), "x must have 2 columns"),
     "quantile": (lambda: predict().quantile(2.0), "a quantile needs a probability between 0 and 1, got 2.0"),
     "targets": (lambda: predict().log_prob(Y[:, :1]), r"targets must have shape \[6, 2\] .*got \[6, 1\]"),
+    "classes of one output": (
+        lambda: gilib.predict(mlp(dtype=X.dtype), CATEGORICAL, X),
+        "classes need a network with an",
+    ),
+    "noise of other replicas": (
+        lambda: predict(X, PerOutputGaussian([0.1, 0.1], replicas=(2,))),
+        r"PerOutputGaussian\(replicas=\(2,\)\) has a noise for each of these",
+    ),
+    "labels out of range": (lambda: predict(X, CATEGORICAL).log_prob(LABELS + 5), "0 ... 1, got 5 ... 6"),
     "labels": (lambda: predict(X, CATEGORICAL).log_prob(LABELS[:4]), r"labels must have shape \[6\], got"),
 }
-VALUE_ERRORS = {
-    "points": POINTS,
-    "settings": SETTINGS,
-    "drawing": DRAWING,
-    "fit": TRAINING,
-    "predict": PREDICTING,
-}
+TABLES = {"points": POINTS, "settings": SETTINGS, "drawing": DRAWING, "fit": TRAINING, "predict": PREDICTING}
+VALUES = {f"{room}: {name}": entry for room, table in TABLES.items() for name, entry in table.items()}
 
-
-def entries(table):
-    return [pytest.param(*entry, id=name) for name, entry in table.items()]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"), [case for table in VALUE_ERRORS.values() for case in entries(table)]
-)
-def test_values_that_do_not_fit(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
-
-
-@pytest.mark.parametrize(("call", "message"), entries(KINDS))
-def test_things_of_the_wrong_kind(call, message):
-    with pytest.raises(TypeError, match=message):
-        call()
+test_values_that_do_not_fit = refusals(VALUES)
+test_things_of_the_wrong_kind = refusals(KINDS, TypeError)
 
 
 def test_the_table_is_right_about_the_shapes():
@@ -179,6 +233,22 @@ def test_the_table_is_right_about_the_shapes():
     assert net().draw(noise=NOISE).log_pq.shape == (3,)
 
 
+class Unkept(gilib.training.Callback):
+    """Its state cannot be read from a file."""
+
+    def __call__(self, step, bound, net):
+        return None
+
+    def state_dict(self):
+        return {"lock": print}
+
+
+def test_a_callback_that_no_checkpoint_can_hold(tmp_path):
+    with pytest.raises(TypeError, match=r"state_dict\(\) of Unkept must hold plain values only"):
+        fit(callbacks=[Unkept()], checkpoint=tmp_path / "run.pt")
+    assert fit(callbacks=[Unkept()]).elbo.shape == (1,)
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -186,13 +256,13 @@ def test_the_table_is_right_about_the_shapes():
         {"y": Y[:5]},
         {"rule": gilib.Adam(groups={"weights": 1.0})},
         {"likelihood": CATEGORICAL, "y": LABELS + 1},
+        {"callbacks": [Unkept()]},
     ],
 )
 def test_refusals_come_before_any_work(broken, tmp_path):
     """No parameter moves and no file appears."""
     model = net()
-    before = [p.detach().clone() for p in model.parameters()]
-    with pytest.raises(ValueError):
+    with pytest.raises((ValueError, TypeError)):
         fit(model=model, checkpoint=tmp_path / "checkpoint.pt", **broken)
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert same(model, net())
     assert not list(tmp_path.iterdir())

@@ -1,14 +1,22 @@
-"""Numbers of numpy are numbers; truth values, halves and arithmetic without factorisations are not."""
+"""Numbers that arrive otherwise than expected: of numpy, whole, masked, half as precise, not finite."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
 
 import gilib
+from gilib.posteriors.pseudo import signed_one_hot
 from gilib.validation import from_numpy
-from tests.support import normals, small_net
+from tests.support import normals, seeded, small_net
+from tests.support.trainings import same
 
 X, Y = normals(6, 2), normals(6, 2, seed=1)
+
+
+def mlp():
+    return gilib.models.mlp(2, (3,), 2, inducing_points=X[:4], generator=seeded())
 
 
 def test_numbers_of_numpy_are_taken_everywhere(tmp_path):
@@ -52,7 +60,7 @@ def test_a_checkpoint_with_numbers_of_numpy_can_be_read(settings, tmp_path):
     settings = {"steps": np.int64(4), "checkpoint": tmp_path / "run.pt", "progress": False} | settings
     histories = [gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings) for net in nets]
     assert [history.resumed_at for history in histories] == [0, 4]
-    assert all(torch.equal(p, q) for p, q in zip(*(net.parameters() for net in nets), strict=True))
+    assert same(*nets)
     gilib.save(tmp_path / "model.pt", nets[0], gilib.Gaussian(0.1), config={"rate": np.float64(0.5)})
     assert gilib.load(tmp_path / "model.pt").config == {"rate": 0.5}
 
@@ -111,3 +119,67 @@ def test_masked_arrays():
         from_numpy(hidden)
     shown = np.ma.masked_array([[1.0], [2.0]], mask=False)
     assert torch.equal(from_numpy(shown), torch.tensor([[1.0], [2.0]]))
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.int64, np.uint8, ">f8"])
+def test_numbers_of_numpy_of_any_kind(dtype):
+    """Those beyond float64, which torch does not know, and whole ones, are the network's."""
+    x = np.arange(12).reshape(6, 2).astype(dtype)
+    net, same = mlp(), torch.arange(12).reshape(6, 2).to(X)
+    draw, noise = net.draw(3), gilib.Gaussian(0.1)
+    assert torch.equal(draw(x), draw(same))
+    gilib.fit(net, noise, x, Y, steps=1, progress=False)
+    units = gilib.data.Normalisation.fit(same, Y)
+    recipe = gilib.recommended("gp", steps=2)
+    calls = (
+        lambda own: gilib.predict(net, noise, own, 3, generator=seeded()).mean,
+        lambda own: gilib.predict(net, noise, own, 3, normalisation=units, generator=seeded()).mean,
+        lambda own: gilib.elbo(draw, noise, own, Y, num_data=6),
+        lambda own: gilib.iwbo(draw, noise, own, Y),
+        lambda own: recipe.train(own, Y, progress=False).history.elbo,
+        lambda own: gilib.recipes.bound(net, noise, own, Y, generator=seeded()),
+    )
+    for call in calls:
+        assert torch.equal(call(x), call(same))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("kind", ["sparse", "nested"])
+def test_tensors_that_are_not_dense(kind):
+    x = X.to_sparse() if kind == "sparse" else torch.nested.nested_tensor([X[:3], X[3:]])
+    net = mlp()
+    calls = (
+        lambda: gilib.fit(net, gilib.Gaussian(0.1), x, Y, steps=1, progress=False),
+        lambda: gilib.predict(net, gilib.Gaussian(0.1), x),
+        lambda: net.draw(2)(x),
+        lambda: gilib.models.mlp(2, (3,), 1, inducing_points=x),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match=f"is a {kind} tensor, and dense ones are taken"):
+            call()
+
+
+@pytest.mark.parametrize("weight", [math.nan, -1.0])
+def test_a_weight_of_the_divergence_that_is_none(weight):
+    net = mlp()
+    draw = net.draw(2)
+    with pytest.raises(ValueError, match=f"kl_weight must be a finite number of at least 0, got {weight}"):
+        gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=len(X), kl_weight=weight)
+    settings = {"steps": 3, "kl_weight": lambda s: weight if s == 2 else 1.0, "progress": False}
+    with pytest.raises(ValueError, match=f"numbers of at least 0, got {weight} at step 2"):
+        gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "uint64"])
+def test_labels_of_any_integer_dtype(dtype):
+    whole, nets, likelihood = torch.arange(6) % 2, [mlp(), mlp()], gilib.Categorical()
+    labels = torch.from_numpy(whole.numpy().astype(dtype))
+    settings = {"steps": 2, "batch_size": 4, "progress": False}
+    given, wanted = (
+        gilib.fit(net, likelihood, X, y, **settings).elbo
+        for net, y in zip(nets, (labels, whole), strict=True)
+    )
+    assert torch.equal(given, wanted)
+    told = gilib.predict(nets[0], likelihood, X, 3)
+    assert torch.equal(told.log_prob(labels), told.log_prob(whole))
+    assert torch.equal(signed_one_hot(labels, 2), signed_one_hot(whole, 2))

@@ -7,7 +7,7 @@ from torch import nn
 
 import gilib
 from gilib.training import Bali
-from tests.support import D, normals
+from tests.support import D, assert_equal, normals
 
 N, B, STEPS, SEED = 120, 105, 12, 3
 ALPHA, BETA, V0 = 0.3, 0.2, 3.0
@@ -32,3 +32,21 @@ def fit(net, likelihood, x=X, y=Y, *, steps=STEPS, rule=Bali(), **settings):  # 
 
 def regressions(net):
     return [layer.weights for layer in net.layers if layer.has_weights]
+
+
+def dense(inputs, outputs, **settings):
+    return gilib.Linear(inputs, outputs, gilib.posteriors.Conjugate(), **settings)
+
+
+def network(*layers, shape=(2,), **settings):
+    return gilib.Network(None, layers, input_shape=shape, **({"dtype": D} | settings))
+
+
+def assert_same_states(net, other, tolerance=1e-9):
+    """Of all regressions in turn."""
+    for one, two in zip(regressions(net), regressions(other), strict=True):
+        assert_equal(one.mean, two.mean, tolerance)
+        assert_equal(one.precision.tril(), two.precision.tril(), tolerance)
+        assert_equal(one.noise_covariance, two.noise_covariance, tolerance)
+        assert_equal(one.mean_square, two.mean_square, tolerance)
+        assert float(one.df) == float(two.df)

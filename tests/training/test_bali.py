@@ -27,8 +27,10 @@ from tests.support.layerwise import (
     N,
     X,
     Y,
+    dense,
     fit,
     model,
+    network,
     noise,
     regressions,
 )
@@ -160,18 +162,10 @@ def test_it_is_the_papers_algorithm(case):
         assert_equal(likelihood.noise_variance.detach(), variance, 1e-9)
 
 
+CONJUGATE = gilib.posteriors.Conjugate()
 BLOCKS = {
-    "residual": [
-        gilib.Linear(2, 4, gilib.posteriors.Conjugate()),
-        gilib.Residual([nn.Tanh(), gilib.Linear(4, 4, gilib.posteriors.Conjugate())]),
-        gilib.Linear(4, 3, gilib.posteriors.Conjugate()),
-    ],
-    "images": [
-        nn.Unflatten(-1, (2, 1, 1)),
-        gilib.Conv2d(2, 3, 1, gilib.posteriors.Conjugate()),
-        nn.Flatten(),
-        gilib.Linear(3, 3, gilib.posteriors.Conjugate()),
-    ],
+    "residual": [dense(2, 4), gilib.Residual([nn.Tanh(), dense(4, 4)]), dense(4, 3)],
+    "images": [nn.Unflatten(-1, (2, 1, 1)), gilib.Conv2d(2, 3, 1, CONJUGATE), nn.Flatten(), dense(3, 3)],
 }
 
 
@@ -186,7 +180,7 @@ def test_residuals_at_the_draw_or_at_the_mean_train_alike(kind, monkeypatch):
 
     for places in (at_draw, at_mean):
         monkeypatch.setattr(RunningBali, "_places", places)
-        net = gilib.Network(None, copy.deepcopy(BLOCKS[kind]), input_shape=(2,), dtype=D)
+        net = network(*copy.deepcopy(BLOCKS[kind]))
         fit(net, gilib.Categorical(), X, LABELS, steps=5)
         means.append([own.weights.mean for own in net.modules() if isinstance(own, WeightLayer)])
     for found, expected in zip(*means, strict=True):

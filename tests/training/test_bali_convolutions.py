@@ -14,7 +14,18 @@ from gilib.regression.joint import Place
 from gilib.training import Bali
 from gilib.training.rules.bali import regression_of
 from tests.support import D, assert_equal, normals, seeded
-from tests.support.layerwise import ALPHA, BETA, LABELS, V0, N, fit, regressions
+from tests.support.layerwise import (
+    ALPHA,
+    BETA,
+    LABELS,
+    V0,
+    N,
+    assert_same_states,
+    dense,
+    fit,
+    network,
+    regressions,
+)
 
 IMAGES = normals(N, 2, 5, 4, seed=8)
 PRIOR = gilib.NealPrior(math.sqrt(V0))
@@ -24,21 +35,15 @@ def conv(c, o, k, **settings):
     return gilib.Conv2d(c, o, k, gilib.posteriors.Conjugate(), PRIOR, **settings)
 
 
-def network(**settings):
+def convolutions(**settings):
     """Stride and padding; the second convolution's images differ from sample to sample."""
-    layers = [
-        conv(2, 3, 3, stride=2),
-        nn.Tanh(),
-        conv(3, 2, 2, padding=0),
-        nn.Flatten(),
-        gilib.Linear(4, 3, gilib.posteriors.Conjugate(), PRIOR),
-    ]
-    return gilib.Network(None, layers, input_shape=(2, 5, 4), dtype=D, **settings)
+    layers = [conv(2, 3, 3, stride=2), nn.Tanh(), conv(3, 2, 2, padding=0), nn.Flatten()]
+    return network(*layers, dense(4, 3, prior=PRIOR), shape=(2, 5, 4), **settings)
 
 
 @pytest.mark.parametrize("replicas", [(), (2,)])
 def test_moments_are_those_of_patches(replicas):
-    net = network(replicas=replicas)
+    net = convolutions(replicas=replicas)
     steps = record(net.draw(3, generator=seeded()).function, IMAGES[:6]).drawn
     for layer, step in zip((list(net.layers)[0], list(net.layers)[2]), steps, strict=False):
         own = regression_of(layer, replicas, False)
@@ -61,30 +66,18 @@ def test_moments_are_those_of_patches(replicas):
 
 def test_one_pixel_is_a_dense_layer():
     """Images of one pixel: same noise, same states, and the same gradients."""
-    pixels = normals(N, 2, seed=8)
-    dense = [gilib.Linear(i, o, gilib.posteriors.Conjugate(), PRIOR, bias=False) for i, o in ((2, 4), (4, 3))]
-    flat = gilib.Network(None, [dense[0], nn.Tanh(), dense[1]], dtype=D)
-    layers = [conv(2, 4, 1), nn.Tanh(), conv(4, 3, 1), nn.Flatten()]
-    images = gilib.Network(None, layers, input_shape=(2, 1, 1), dtype=D)
-    rule = Bali(ALPHA, BETA)
-    fit(flat, gilib.Categorical(), pixels, LABELS, rule=rule, batch_size=105)
-    fit(images, gilib.Categorical(), pixels[..., None, None], LABELS, rule=rule, batch_size=105)
-    for one, other in zip(regressions(flat), regressions(images), strict=True):
-        assert_equal(other.mean, one.mean, 1e-9)
-        assert_equal(other.precision.tril(), one.precision.tril(), 1e-9)
-        assert_equal(other.noise_covariance, one.noise_covariance, 1e-9)
-        assert_equal(other.mean_square, one.mean_square, 1e-9)
-        assert float(other.df) == float(one.df)
+    pixels, rule = normals(N, 2, seed=8), Bali(ALPHA, BETA)
+    first, last = dense(2, 4, prior=PRIOR, bias=False), dense(4, 3, prior=PRIOR, bias=False)
+    flat = network(first, nn.Tanh(), last)
+    images = network(conv(2, 4, 1), nn.Tanh(), conv(4, 3, 1), nn.Flatten(), shape=(2, 1, 1))
+    for net, x in ((flat, pixels), (images, pixels[..., None, None])):
+        fit(net, gilib.Categorical(), x, LABELS, rule=rule, batch_size=105)
+    assert_same_states(flat, images)
 
 
 def test_every_window_is_an_observation():
     """The same image in every window of a layer that sees it whole: V counts all of them."""
-    net = gilib.Network(
-        None,
-        [conv(1, 3, 2, padding=0), nn.AdaptiveAvgPool2d(1), nn.Flatten()],
-        input_shape=(1, 3, 5),
-        dtype=D,
-    )
+    net = network(conv(1, 3, 2, padding=0), nn.AdaptiveAvgPool2d(1), nn.Flatten(), shape=(1, 3, 5))
     x = torch.ones(N, 1, 3, 5, dtype=D)
     fit(net, gilib.Categorical(), x, LABELS, steps=3, rule=Bali(prior="relative"))
     own = regressions(net)[0]

@@ -1,30 +1,23 @@
 """Callbacks see every step and may end a training; what they remember is kept in the checkpoint."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 import gilib
-from gilib.training import Callback, Checkpoint, EarlyStopping, FallingStrips, Plateau, StoredStates
-from tests.support import normals, small_net
+from gilib.training import Checkpoint, EarlyStopping, FallingStrips, Plateau, StoredStates
+from tests.support import normals, seeded, trainings
+from tests.support.trainings import R, model, same, stop_at
 
-R, N = 3, 12
-X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
 HELD_X, HELD_Y = normals(6, 2, seed=3), normals(6, 2, seed=4)
-
-
-def fit(net, x=X[0], y=Y[0], *, steps=40, **settings):
-    settings = {"num_samples": 2, "rule": gilib.Adam(), "progress": False} | settings
-    return gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=steps, **settings)
-
-
-def model(replicas=()):
-    return small_net(gilib.GlobalInducing(), replicas=replicas)
+fit = partial(trainings.fit, steps=40, rule=gilib.Adam())
 
 
 def score(net):
     """The mean log-likelihood of points held out, with the same noise at every call."""
-    draw = net.draw(5, generator=torch.Generator().manual_seed(0))
+    draw = net.draw(5, generator=seeded())
     return gilib.Gaussian(0.1).log_prob(draw(HELD_X), HELD_Y).mean((0, -1))
 
 
@@ -42,16 +35,9 @@ def test_one_of_them_ends_the_training(every, tmp_path):
     stop, path = (lambda step, bound, net: step == 7), tmp_path / "run"
     net, shorter, again = model(), model(), model()
     history = fit(net, callbacks=[lambda *_: False, stop], checkpoint=Checkpoint(path, every))
-    assert torch.equal(history.elbo, fit(shorter, steps=7).elbo)
-    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), shorter.parameters(), strict=True))
+    assert torch.equal(history.elbo, fit(shorter, steps=7).elbo) and same(net, shorter)
     resumed = fit(again, callbacks=[stop], checkpoint=path)
-    assert resumed.resumed_at == 7 and torch.equal(resumed.elbo, history.elbo)
-    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), again.parameters(), strict=True))
-
-
-def test_the_bar_shows_where_it_ended(capsys):
-    fit(model(), callbacks=[lambda step, bound, net: step == 7], progress=True)
-    assert "7/40" in capsys.readouterr().err
+    assert resumed.resumed_at == 7 and torch.equal(resumed.elbo, history.elbo) and same(net, again)
 
 
 def bounds(callback, values):
@@ -70,10 +56,8 @@ def test_a_plateau():
     slow = [0.05 * k for k in range(30)]  # windows of two rise by 0.1, and by 0.3 in three
     assert bounds(Plateau(every=2, patience=3, min_gain=0.35), slow) == 8
 
-
-def test_a_plateau_with_least_waits_for_the_best_and_not_for_the_last():
-    """Every third window is more than the least gain above the best before it: the training goes on."""
-    assert bounds(Plateau(every=1, patience=3, min_gain=0.3), [0.11 * k for k in range(30)]) is None
+    best = [0.11 * k for k in range(30)]  # every third window is 0.3 above the best before it
+    assert bounds(Plateau(every=1, patience=3, min_gain=0.3), best) is None
 
 
 def test_replicas_end_when_all_have_come_to_a_plateau():
@@ -86,7 +70,6 @@ def test_replicas_end_when_all_have_come_to_a_plateau():
 
 
 def strips(values, **settings):
-    """After how many scores the training ends, if it does."""
     scores = iter(values)
     callback = FallingStrips(lambda net: next(scores), every=1, **settings)
     return bounds(callback, [0.0] * len(values))
@@ -98,18 +81,16 @@ def test_falling_strips():
     assert strips([5.0, 4.0, 3.0, 2.0, 1.0, 1.5, 1.0, 0.0, -1.0, -2.0]) is None
     assert strips([3.0, 2.0, 2.0, 1.0, 0.0], strips=2) == 5  # staying where it is is no fall
     assert strips([1.0, 0.0], strips=1) == 2
-
-
-def test_replicas_end_when_all_have_fallen():
     first, second = [2.0, 1.0, 0.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 4.0, 3.0]
     assert strips(torch.tensor([first, second]).T, strips=2) == 6
 
 
-def test_strips_are_measured_at_their_ends_alone():
+def test_strips_are_measured_at_their_ends_alone(capsys):
+    """And the bar shows where a training ended."""
     steps = []
-    callback = FallingStrips(lambda net: steps.append(net) or 0.0, every=4)
-    fit(model(), steps=10, callbacks=[callback])
-    assert len(steps) == 2
+    callback = FallingStrips(lambda net: steps.append(net) or -len(steps), every=4, strips=1)
+    fit(model(), callbacks=[callback], progress=True)
+    assert len(steps) == 2 and "8/40" in capsys.readouterr().err
 
 
 LIBRARY = {
@@ -121,16 +102,12 @@ LIBRARY = {
 @pytest.mark.parametrize("replicas", [(), (R,)])
 @pytest.mark.parametrize("name", LIBRARY)
 def test_a_training_that_was_interrupted_ends_at_the_same_step(name, replicas, tmp_path):
-    def fail(step, bound, net):
-        if step == 8:
-            raise KeyboardInterrupt
-
     settings, callback = {"steps": 400, "rule": gilib.Adam(0.3)}, LIBRARY[name]()
     whole, again = (fit(model(replicas), callbacks=[callback], **settings) for _ in range(2))
     assert 8 < len(whole.elbo) < 400 and torch.equal(whole.elbo, again.elbo)  # it begins without memories
     checkpoint = Checkpoint(tmp_path / "run", every=5)
     with pytest.raises(KeyboardInterrupt):
-        fit(model(replicas), callbacks=[LIBRARY[name](), fail], checkpoint=checkpoint, **settings)
+        fit(model(replicas), callbacks=[LIBRARY[name](), stop_at(8)], checkpoint=checkpoint, **settings)
     history = fit(model(replicas), callbacks=[LIBRARY[name]()], checkpoint=checkpoint, **settings)
     assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
 
@@ -142,36 +119,9 @@ def test_all_that_begins_anew_is_remembered(kind):
     assert set(vars(callback)) == set(callback.remembers)
 
 
-def test_a_checkpoint_of_other_callbacks_is_refused(tmp_path):
-    path = tmp_path / "run"
-    fit(model(), steps=5, callbacks=[Plateau(), lambda *_: None], checkpoint=path)
-    for others in ([], [FallingStrips(score)], [Plateau(), Plateau()]):
-        with pytest.raises(
-            gilib.persistence.CheckpointError, match=r"callbacks \['gilib.training.callbacks.Plateau'"
-        ):
-            fit(model(), steps=10, callbacks=others, checkpoint=path)
-    assert fit(model(), steps=10, callbacks=[lambda *_: None, Plateau()], checkpoint=path).resumed_at == 5
-
-
-class Forgetful(Callback):
-    """Has a state, and cannot take it back."""
-
-    def __call__(self, step, bound, net):
-        return False
-
-    def state_dict(self):
-        return {"seen": 1}
-
-
-def test_a_state_that_cannot_be_taken_back_is_an_error(tmp_path):
-    fit(model(), steps=2, callbacks=[Forgetful()], checkpoint=tmp_path / "run")
-    with pytest.raises(NotImplementedError, match="Forgetful has a state_dict and no load_state_dict"):
-        fit(model(), steps=4, callbacks=[Forgetful()], checkpoint=tmp_path / "run")
-
-
 def test_a_training_that_ends_while_it_diverges_says_so():
     with pytest.raises(gilib.training.DivergenceError, match=r"not finite at step 1 \(seen at 3\)"):
-        net = small_net(gilib.Factorised())
+        net = model(posterior=gilib.Factorised())
         fit(net, rule=gilib.Adam(1e4), callbacks=[lambda step, bound, net: step == 3])
 
 

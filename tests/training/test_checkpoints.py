@@ -1,121 +1,153 @@
 """What a checkpoint continues, keeps and refuses."""
 
 import os
+from functools import partial
 
+import numpy as np
 import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint
-from tests.support import PRIORS, D, normals, small_net
+from gilib.training import Checkpoint, ExponentialDecay, FallingStrips, LinearDecay, Paused, Plateau, Speed
+from tests.support import D
+from tests.support.rules import MovingAverages, averaged
+from tests.support.trainings import LOST, X, Y, fit, model, same, shake, stop_at
 
-X = normals(20, 2, seed=1)
-Y = X.sin() + 0.1 * normals(20, 2, seed=2)
-
-
-def fit(net, likelihood, path=None, *, x=X, y=Y, steps=12, **settings):
-    settings = {"num_samples": 2, "seed": 3, "every": 4, "rule": gilib.Adam()} | settings
-    every = settings.pop("every")
-    checkpoint = None if path is None else Checkpoint(path, every)
-    return gilib.fit(net, likelihood, x, y, steps=steps, checkpoint=checkpoint, progress=False, **settings)
+ADAM = gilib.Adam(0.03)
 
 
-def pair(posterior=None, prior="neal", **settings):
-    net = small_net(posterior or gilib.GlobalInducing(), PRIORS[prior], **settings)
-    return net, gilib.Gaussian(0.1, learn=True)
+def pair(**settings):
+    return model(**settings), gilib.Gaussian(0.1, learn=True)
 
 
-def stop_at(step):
-    """Callbacks that stand for the power failing in the middle of a training."""
-
-    def fail(done, bound, net):
-        if done == step:
-            raise KeyboardInterrupt
-
-    return [fail]
-
-
-def assert_same(a, b):
-    for module, twin in zip(a, b, strict=True):
-        for p, q in zip(module.parameters(), twin.parameters(), strict=True):
-            assert torch.equal(p, q)
+def train(path=None, net=model, noise=lambda: gilib.Gaussian(0.1, learn=True), **settings):
+    return fit(net(), noise(), **({"rule": ADAM, "seed": 3, "checkpoint": path} | settings))
 
 
 def test_more_steps_continue_a_finished_training(tmp_path):
-    straight, longer, path = pair(), pair(), tmp_path / "checkpoint.pt"
-    whole = fit(*straight, steps=10)
-    fit(*pair(), path, steps=5)
-    history = fit(*longer, path, steps=10)
+    """Which is not repeated, whatever the network was."""
+    straight, longer, again, path = pair(), pair(), pair(seed=9), tmp_path / "checkpoint.pt"
+    whole = fit(*straight, steps=10, rule=ADAM)
+    fit(*pair(), checkpoint=path, steps=5, rule=ADAM)
+    history = fit(*longer, checkpoint=path, steps=10, rule=ADAM)
     assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
-    assert_same(longer, straight)
+    content = path.read_bytes()
+    history = fit(*again, checkpoint=path, steps=10, rule=ADAM)
+    assert history.resumed_at == 10 and torch.equal(history.elbo, whole.elbo)
+    assert path.read_bytes() == content and same(longer, straight) and same(again, straight)
 
 
-def test_a_finished_training_is_not_repeated(tmp_path):
-    first, again, path = pair(), pair(seed=9), tmp_path / "checkpoint.pt"
-    whole, content = fit(*first, path), path.read_bytes()
-    history = fit(*again, path)
-    assert history.resumed_at == 12 and torch.equal(history.elbo, whole.elbo)
-    assert path.read_bytes() == content
-    assert_same(first, again)
+def shift(by, x, generator):
+    return x + torch.as_tensor(by)
 
 
-OTHERS = {
-    "posterior": (lambda path: fit(*pair(gilib.LocalInducing(num_inducing=5)), path), "network"),
-    "learned noise": (lambda path: fit(pair()[0], gilib.Gaussian(0.1), path), "likelihood"),
-    "batch size": (lambda path: fit(*pair(), path, batch_size=6), "batch_size: null there, 6 here"),
-    "samples": (lambda path: fit(*pair(), path, num_samples=3), "num_samples: 2 there, 3 here"),
-    "learning rate": (lambda path: fit(*pair(), path, rule=gilib.Adam(0.02)), "rule"),
-    "seed": (lambda path: fit(*pair(), path, seed=4), "seed: 3 there, 4 here"),
-    "data": (lambda path: fit(*pair(), path, x=X + 1), "inputs"),
-    "targets": (lambda path: fit(*pair(), path, y=Y + 1), "targets"),
+class Shift:
+    """An augmentation that is an object."""
+
+    def __call__(self, x, generator):
+        return x + 1.0
+
+
+def noise(variance, learn=False):
+    return lambda: gilib.Gaussian(variance, learn)
+
+
+def single():
+    return model().float()
+
+
+SINGLE = {"net": single, "x": X[0].float(), "y": Y[0].float()}
+AVERAGES = {"net": averaged, "noise": noise(0.3), "rule": MovingAverages(jitter=0.1)}
+SCHEDULED, SHAKEN = {"rule": gilib.Adam(schedule=LinearDecay(0.5))}, {"augment": partial(shake, size=0.2)}
+HALVES = [[0.5, 1.0], [0.5, 2.0]]
+CALLED = {"callbacks": [Plateau(), lambda *_: None]}
+OTHERS = {  # what is trained, what is different then, and what an error says of it
+    "posterior": ({}, {"net": partial(model, posterior=gilib.LocalInducing(num_inducing=5))}, "network"),
+    "learned noise": ({}, {"noise": noise(0.1)}, "likelihood"),
+    "fixed noise": ({"noise": noise(0.1)}, {"noise": noise(0.2)}, "likelihood"),
+    "batch size": ({}, {"batch_size": 6}, "batch_size: null there, 6 here"),
+    "samples": ({}, {"num_samples": 3}, "num_samples: 2 there, 3 here"),
+    "learning rate": ({}, {"rule": gilib.Adam(0.02)}, "rule"),
+    "seed": ({}, {"seed": 4}, "seed: 3 there, 4 here"),
+    "data": ({}, {"x": X[0] + 1}, "inputs"),
+    "targets": ({}, {"y": Y[0] + 1}, "targets"),
+    "a reader's rule": (AVERAGES, {"rule": MovingAverages(0.8)}, "rule"),
+    "no schedule": (SCHEDULED, {"rule": gilib.Adam()}, "rule"),
+    "settings of a schedule": (SCHEDULED, {"rule": gilib.Adam(schedule=LinearDecay(0.4))}, "rule"),
+    "another schedule": (SCHEDULED, {"rule": gilib.Adam(schedule=ExponentialDecay(0.5, 4))}, "rule"),
+    "arithmetic": (SINGLE | {"speed": Speed("bfloat16")}, {"speed": Speed()}, "arithmetic: .*"),
+    "no augmentation": (SHAKEN, {"augment": None}, "augment"),
+    "settings of an augmentation": (SHAKEN, {"augment": partial(shake, size=0.3)}, "augment"),
+    **{
+        f"{kind.__name__} of an augmentation": tuple(
+            [{"augment": partial(shift, kind(values))} for values in HALVES] + ["augment"]
+        )
+        for kind in (torch.tensor, np.array)
+    },
+    "another augmentation": ({"augment": Shift()}, {"augment": shake}, "augment: .*"),
+    **{
+        f"{len(others)} other callbacks": (CALLED, {"callbacks": others}, None)
+        for others in ([], [FallingStrips(len)], [Plateau(), Plateau()])
+    },
 }
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_checkpoint_of_something_else_is_refused(name, tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    fit(*pair(), path, steps=4)
+    path, (given, other, different) = tmp_path / "checkpoint.pt", OTHERS[name]
+    train(path, **given)
     content = path.read_bytes()
-    train, different = OTHERS[name]
     wanted = rf"belongs to another model, data set or setting \({different}\): choose another file"
-    with pytest.raises(gilib.persistence.CheckpointError, match=wanted):
-        train(path)
+    wanted = wanted if different else r"callbacks \['gilib.training.callbacks.Plateau'"
+    with pytest.raises(LOST, match=wanted):
+        train(path, **(given | other))
     assert path.read_bytes() == content
+    reordered = given | {"callbacks": given.get("callbacks", [])[::-1]}  # functions have no state
+    assert train(path, **reordered).resumed_at == 4
 
 
-def test_a_checkpoint_with_another_fixed_noise_is_refused(tmp_path):
-    """A noise that is not learned is a setting: resuming must not bring the old one back without a word."""
-    path, net = tmp_path / "checkpoint.pt", small_net(gilib.GlobalInducing())
-    fit(net, gilib.Gaussian(0.1), path, steps=4)
-    with pytest.raises(gilib.persistence.CheckpointError, match="another model, data set or setting"):
-        fit(net, gilib.Gaussian(0.2), path)
+KINDS = {
+    "lambda": lambda value: lambda step: value,
+    "tensor": lambda value: partial(min, torch.tensor(value, dtype=D)),
+    "late": lambda value: lambda step: value if step > 2 else 0.0,
+}
 
 
-def foreign(path):
-    torch.save({"format": "something else"}, path)
+@pytest.mark.parametrize("kind", KINDS)
+def test_functions_are_told_apart_by_what_they_give(kind, tmp_path):
+    """At all steps of the training, not only at those that were done."""
+    path, make = tmp_path / "run", KINDS[kind]
+    with pytest.raises(Paused):
+        train(Checkpoint(path, deadline=0.0), steps=5, kl_weight=make(0.5))
+    with pytest.raises(LOST, match="another setting: kl_weight is"):
+        train(path, steps=5, kl_weight=make(0.75))
+    same = lambda step: make(0.5)(step)  # noqa: E731 (a function of another name)
+    assert train(path, steps=7, kl_weight=same).resumed_at == 1
 
 
 def truncated(path):
-    fit(*pair(), path, steps=4)
+    train(path)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (foreign, "holds 'something else', wanted 'gilib checkpoint 5'"),
-        (lambda path: gilib.save(path, *pair()), "holds 'gilib model 1', wanted 'gilib checkpoint 5'"),
-        (truncated, "damaged or not a file of gilib.*restore or delete it"),
-    ],
-)
-def test_other_files_are_refused(damage, message, tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    damage(path)
-    net, likelihood = pair()
-    before = [p.detach().clone() for p in net.parameters()]
-    with pytest.raises(gilib.persistence.CheckpointError, match=message):
-        fit(net, likelihood, path)
-    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+REFUSED = {
+    "foreign": (
+        lambda path: torch.save({"format": "something else"}, path),
+        "holds 'something else'",
+    ),
+    "model": (lambda path: gilib.save(path, *pair()), "holds 'gilib model 1', wanted 'gilib checkpoint 5'"),
+    "truncated": (truncated, "damaged or not a file of gilib.*restore or delete it"),
+    "beyond": (lambda path: train(path, steps=12), "at step 12, beyond steps=8"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_files_are_refused_before_any_work(name, tmp_path):
+    path, (make, message), parts, untouched = tmp_path / "checkpoint.pt", REFUSED[name], pair(), pair()
+    make(path)
+    with pytest.raises(LOST, match=message):
+        fit(*parts, rule=ADAM, seed=3, checkpoint=path, steps=8)
+    assert same(parts, untouched)
 
 
 @pytest.mark.parametrize("where", ["", "folder", "file/below", "pipe"])
@@ -127,53 +159,82 @@ def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(wh
         os.mkfifo(tmp_path / "pipe")
     steps = []
     with pytest.raises(OSError, match="give the path of a file"):
-        gilib.fit(
-            *pair(),
-            X,
-            Y,
-            checkpoint=where,
-            steps=2,
-            callbacks=[lambda *step: steps.append(step)],
-            progress=False,
-        )
+        train(where, callbacks=[lambda *step: steps.append(step)])
     assert not steps and sorted(os.listdir()) == ["file", "folder", "pipe"]
 
 
+@pytest.mark.parametrize("checkpoint", [3, Checkpoint, b"run"])
+def test_a_checkpoint_that_is_none(checkpoint):
+    with pytest.raises(TypeError, match="checkpoint must be"):
+        train(checkpoint)
+
+
 def test_divergence_keeps_the_last_checkpoint(tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    net = gilib.models.mlp(2, (3,), 2, posterior=gilib.Factorised(), dtype=D)
+    net = model(posterior=gilib.Factorised())
 
     def explode(step, bound, net):
         if step == 6:
             next(net.parameters()).data.fill_(torch.nan)
 
     with pytest.raises(gilib.training.DivergenceError, match="step 6"):
-        fit(net, gilib.Gaussian(0.1), path, callbacks=[explode])
-    assert fit(net, gilib.Gaussian(0.1), path).resumed_at == 4
-
-
-def test_a_checkpoint_beyond_the_steps_asked_for_is_refused(tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    fit(*pair(), path, steps=12)
-    net, likelihood = pair()
-    before = [p.clone() for p in net.parameters()]
-    with pytest.raises(gilib.persistence.CheckpointError, match="at step 12, beyond steps=8"):
-        fit(net, likelihood, path, steps=8)
-    assert all(torch.equal(p, q) for p, q in zip(before, net.parameters(), strict=True))
+        fit(net, steps=12, checkpoint=Checkpoint(tmp_path / "run", 4), callbacks=[explode])
+    assert fit(net, steps=12, checkpoint=tmp_path / "run").resumed_at == 4
 
 
 @pytest.mark.parametrize("changed", ["which", "value"])
 def test_what_is_frozen_belongs_to_the_training(changed, tmp_path):
-    def frozen(name, factor=1.0):
-        net, likelihood = pair(gilib.Factorised())
-        parameter = dict(net.named_parameters())[name].requires_grad_(False)
-        parameter.mul_(factor)
+    def frozen(place, factor=1.0):
+        net, likelihood = pair(posterior=gilib.Factorised())
+        list(net.parameters())[place].requires_grad_(False).mul_(factor)
         return net, likelihood
 
-    first, second, *_ = dict(pair(gilib.Factorised())[0].named_parameters())
     with pytest.raises(KeyboardInterrupt):
-        fit(*frozen(first), tmp_path / "run", callbacks=stop_at(10))
-    other = frozen(second) if changed == "which" else frozen(first, 2.0)
-    with pytest.raises(gilib.persistence.CheckpointError, match="belongs to another model, data set"):
-        fit(*other, tmp_path / "run")
-    assert fit(*frozen(first), tmp_path / "run").resumed_at == 8
+        fit(*frozen(0), steps=12, checkpoint=Checkpoint(tmp_path / "run", 4), callbacks=[stop_at(10)])
+    with pytest.raises(LOST, match="belongs to another model, data set"):
+        fit(*(frozen(1) if changed == "which" else frozen(0, 2.0)), steps=12, checkpoint=tmp_path / "run")
+    assert fit(*frozen(0), steps=12, checkpoint=tmp_path / "run").resumed_at == 8
+
+
+@pytest.mark.parametrize("kind", [gilib.Adam, gilib.training.IVON])
+def test_more_steps_would_be_another_schedule(kind, tmp_path):
+    """But not where the factors do not ask how many there are."""
+    short = {"net": partial(model, posterior=gilib.Factorised()), "path": tmp_path / "run"}
+    scheduled = short | {"rule": kind(schedule=LinearDecay())}
+    train(**scheduled)
+    with pytest.raises(LOST, match=r"LinearDecay\(start=0.5\) over 4 steps"):
+        train(**scheduled, steps=8)
+    assert train(**scheduled).resumed_at == 4
+    known = {"rule": kind(schedule=ExponentialDecay(0.5, 4)), "path": tmp_path / "other"}
+    train(**(short | known), steps=5)
+    resumed, straight = (train(**(short | known | {"path": p}), steps=10) for p in (known["path"], None))
+    assert resumed.resumed_at == 5 and torch.equal(resumed.elbo, straight.elbo)
+
+
+class Forgetful(gilib.training.Callback):
+    """Has a state, and cannot take it back."""
+
+    def __call__(self, step, bound, net):
+        return False
+
+    def state_dict(self):
+        return {"seen": 1}
+
+
+class ForgetfulRule(gilib.training.RunningRule):
+    def step(self, batch):
+        return torch.zeros(())
+
+    def state_dict(self):
+        return {"steps": 1}
+
+
+class Forgets(gilib.training.Rule):
+    def begin(self, problem):
+        return ForgetfulRule(problem)
+
+
+@pytest.mark.parametrize("settings", [{"callbacks": [Forgetful()]}, {"rule": Forgets()}], ids=str)
+def test_a_state_that_cannot_be_taken_back_is_an_error(settings, tmp_path):
+    train(tmp_path / "run", **settings)
+    with pytest.raises(NotImplementedError, match=r"Forgetful\w* has a state_dict and no load_state_dict"):
+        train(tmp_path / "run", steps=8, **settings)

@@ -22,31 +22,35 @@ NO_ROUNDING = torch.zeros(2, dtype=D)
 ONES = torch.ones(30, dtype=D)
 
 
+each_noise = pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+both_points = pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+
+
 def likelihood_of(noises, learn=False):
-    return (
-        gilib.Gaussian(noises[0], learn)
-        if len(noises) == 1
-        else gilib.likelihoods.PerOutputGaussian(noises, learn)
-    )
+    own = gilib.likelihoods.PerOutputGaussian(noises, learn)
+    return gilib.Gaussian(noises[0], learn) if len(noises) == 1 else own
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
-@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+def searched(net, likelihood):
+    return [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
+
+
+@each_noise
+@both_points
 def test_the_bound_and_its_gradient(points, noises):
     """Value and slopes in kernel and noise; with Z = X it is the evidence of exact regression."""
     net, likelihood = sparse(points, kernel=Matern(smoothness=1.5)), likelihood_of(noises, learn=True)
     process = single_process(net, likelihood)
-    kernel = list(next(iter(net.layers)).hyperparameters.parameters())
     logs = torch.tensor(noises, dtype=D).log().requires_grad_()
     value, expected = process.bound(X, Y, ONES, NO_ROUNDING), titsias(net, logs.exp())
     assert_equal(value.detach(), expected.detach(), 1e-9)
-    own = torch.autograd.grad(value, [*kernel, *likelihood.parameters()])
-    other = torch.autograd.grad(expected, [*kernel, logs])
+    own = torch.autograd.grad(value, searched(net, likelihood))
+    other = torch.autograd.grad(expected, [logs, *searched(net, likelihood)[1:]])
     for a, b in zip(own, other, strict=True):
         assert_equal(a.flatten(), b.flatten(), 1e-7)
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@each_noise
 def test_settled_the_elbo_is_the_bound(noises):
     net, likelihood = sparse(X[::5]), likelihood_of(noises)
     found = solve_posterior(net, likelihood, X, Y)
@@ -64,7 +68,7 @@ def test_settling_in_parts_is_settling_at_once(monkeypatch):
         assert_equal(a.detach(), b.detach(), 1e-10)
 
 
-@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+@both_points
 def test_training_ends_where_no_parameter_gains(points):
     net, likelihood = sparse(points, jitter=1e-8), gilib.Gaussian(0.5, learn=True)
     history = train(net, likelihood, steps=100)
@@ -128,8 +132,8 @@ def test_exact_targets_on_a_grid_are_not_taken_for_rounded_ones():
     assert single_process(net, likelihood).errors(x, y, torch.ones(len(x), dtype=D)) < 0.25**2 / 48
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
-@pytest.mark.parametrize("points", [X[::5], X], ids=["sparse", "exact"])
+@each_noise
+@both_points
 def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
     """In the bound, its gradient, the posterior and the errors of rows that are left out."""
     counts = 1 + torch.arange(30) % 3
@@ -140,8 +144,8 @@ def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
         net, likelihood = sparse(points, kernel=Matern(smoothness=1.5)), likelihood_of(noises, learn=True)
         process = single_process(net, likelihood)
         value = process.bound(*data, spacing)
-        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
-        slopes.append(torch.cat([slope.flatten() for slope in torch.autograd.grad(value, searched)]))
+        gradients = torch.autograd.grad(value, searched(net, likelihood))
+        slopes.append(torch.cat([slope.flatten() for slope in gradients]))
         bound = process.solve_posterior(*data)
         assert points is X or value.item() == pytest.approx(
             process.bound(*data, NO_ROUNDING).item()
@@ -155,7 +159,7 @@ def test_a_row_that_counts_is_a_row_that_is_repeated(points, noises):
         assert_equal(one, other, 1e-7)
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@each_noise
 def test_many_points_are_summed_in_pieces(noises, monkeypatch):
     """With the same bound and the same gradient."""
     found = []
@@ -164,13 +168,12 @@ def test_many_points_are_summed_in_pieces(noises, monkeypatch):
         monkeypatch.setattr("gilib.training.rules.collapsed.model.AT_ONCE", 7)
         net, likelihood = sparse(X[::5]), likelihood_of(noises, learn=True)
         value = single_process(net, likelihood).bound(X, Y, 1.0 + ONES, NO_ROUNDING)
-        searched = [*likelihood.parameters(), *next(iter(net.layers)).hyperparameters.parameters()]
-        found.append([value.detach(), *torch.autograd.grad(value, searched)])
+        found.append([value.detach(), *torch.autograd.grad(value, searched(net, likelihood))])
     for one, other in zip(*found, strict=True):
         assert_equal(one, other, 1e-9)
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@each_noise
 def test_errors_of_points_left_out(noises):
     """With all points as inducing ones they are those of exact regression on all points but one."""
     net = sparse(X)
@@ -208,10 +211,9 @@ def test_a_search_that_breaks_down_returns_to_its_best_point(monkeypatch):
 
 def test_what_is_refused():
     gaussian = gilib.Gaussian(0.1, learn=True)
-    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
-        train(gilib.models.deep_gp(2, 2, 2, inducing_points=X), gaussian)
-    with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
-        train(gilib.models.sparse_gp(2, 2, inducing_points=X, replicas=(2,)), gaussian)
+    for other in (gilib.models.deep_gp(2, 2, 2, inducing_points=X), sparse(X, replicas=(2,))):
+        with pytest.raises(ValueError, match="known only for a network of one gilib.GP without replicas"):
+            train(other, gaussian)
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got GlobalInducing"):
         train(gilib.models.deep_gp(2, 2, 1, inducing_points=X), gaussian)
     with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Categorical"):
@@ -221,13 +223,12 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="give batch_size=None and one process"):
         train(sparse(X), gaussian, batch_size=10)
     fixed = sparse(X)
-    for parameter in next(iter(fixed.layers)).hyperparameters.parameters():
-        parameter.requires_grad_(False)
+    next(iter(fixed.layers)).hyperparameters.requires_grad_(False)
     with pytest.raises(ValueError, match="neither kernel nor noise is learned"):
         train(fixed, gilib.Gaussian(0.1))
 
 
-@pytest.mark.parametrize("noises", NOISES.values(), ids=NOISES)
+@each_noise
 def test_every_output_pays_for_the_jitter(noises):
     """N jitter / (2σ²) each."""
     gram = kernel_of(sparse(X)).gram(X).detach()

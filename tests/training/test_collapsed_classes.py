@@ -24,6 +24,10 @@ def settled_well(monkeypatch):
     monkeypatch.setattr(own, "SETTLED", 1e-12)
 
 
+def bound_of(model, count, rows=slice(None), weights=ONES):
+    return model.bound(X[rows], LABELS[count][rows], weights, NONE)
+
+
 def model(count, points=X, variance=4.0, jitter=0.0):
     kernel = RBF(lengthscale=1.3, variance=variance)
     net = gilib.models.gp_classifier(2, count, inducing_points=points, kernel=kernel, dtype=D, jitter=jitter)
@@ -61,19 +65,17 @@ def test_no_search_in_the_family_finds_a_better_posterior(count, points):
         return value
 
     search.step(loss)
-    assert_equal(found.bound(X, LABELS[count], ONES, NONE).detach(), bound().detach(), 1e-4)
+    assert_equal(bound_of(found, count).detach(), bound().detach(), 1e-4)
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_gradient_is_that_of_finite_differences(count):
     net, found = model(count)
     parameters = searched(net)
-    slopes = torch.autograd.grad(found.bound(X, LABELS[count], ONES, NONE), parameters)
+    slopes = torch.autograd.grad(bound_of(found, count), parameters)
     for parameter, slope in zip(parameters, slopes, strict=True):
         for place in range(parameter.numel()):
-            wanted = finite_difference(
-                lambda: found.bound(X, LABELS[count], ONES, NONE), parameter, place, 1e-4
-            )
+            wanted = finite_difference(lambda: bound_of(found, count), parameter, place, 1e-4)
             assert float(slope.view(-1)[place]) == pytest.approx(wanted, rel=1e-3)
 
 
@@ -92,10 +94,10 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
     """Left alone, whole steps of two contrasts diverge where the kernel's variance is large."""
     monkeypatch.setattr(own, "SETTLED", 1e-6)
     _, calm = model(3, variance=300.0)
-    best = calm.bound(X, LABELS[3], ONES, NONE).detach()
+    best = bound_of(calm, 3).detach()
     monkeypatch.setattr(own, "STEP", 1.0)
     _, guarded = model(3, variance=300.0)
-    assert_equal(guarded.bound(X, LABELS[3], ONES, NONE).detach(), best, 1e-3)
+    assert_equal(bound_of(guarded, 3).detach(), best, 1e-3)
     with torch.no_grad():
         at, values = own.features_of(calm.process.inducing(), X), []
         calm.moments = calm.precision = torch.zeros(30, 2, dtype=D)
@@ -114,7 +116,7 @@ def test_contrasts_are_orthonormal_and_free_of_what_logits_share():
 def test_a_training_raises_the_bound_and_ends(monkeypatch):
     monkeypatch.setattr(own, "SETTLED", 1e-6)
     net, found = model(3, jitter=1e-9)
-    before = float(found.bound(X, LABELS[3], ONES, NONE)) / 30
+    before = float(bound_of(found, 3)) / 30
     history = train(net, gilib.Categorical(), X, LABELS[3])
     assert len(history.elbo) < 60 and float(history.elbo[-1]) > before
     predicted = gilib.predict(net, gilib.Categorical(), X, 100, generator=seeded())
@@ -158,9 +160,7 @@ def test_other_networks_are_refused():
 
 
 def test_a_row_of_weight_three_is_three_rows():
-    weights = 1.0 + torch.arange(30) % 3
-    _, weighted = model(3, X[::3])
-    _, repeated = model(3, X[::3])
-    rows = torch.arange(30).repeat_interleave(weights.long())
-    value = weighted.bound(X, LABELS[3], weights.double(), NONE)
-    assert_equal(value.detach(), repeated.bound(X[rows], LABELS[3][rows], ONES[rows], NONE).detach(), 1e-8)
+    weights, ((_, weighted), (_, repeated)) = 1 + torch.arange(30) % 3, (model(3, X[::3]) for _ in range(2))
+    rows = torch.arange(30).repeat_interleave(weights)
+    value, wanted = bound_of(weighted, 3, weights=weights.double()), bound_of(repeated, 3, rows, ONES[rows])
+    assert_equal(value.detach(), wanted.detach(), 1e-8)

@@ -22,20 +22,13 @@ Y = Y + SPREAD * normals(40, 2, seed=2)
 POINTS = {"sparse": X[::4], "exact": X}
 NONE = torch.zeros(2, dtype=D)
 ONES = torch.ones(40, dtype=D)
-VARIANCES = [0.1, 0.2]
+VARIANCES, MATERN = [0.1, 0.2], Matern(smoothness=1.5)
 
 
-def processes(points, noise_points=X[::5], jitter=0.0, noise_kernel=None):
-    return gilib.models.heteroscedastic_gp(
-        2,
-        2,
-        inducing_points=points,
-        noise_inducing_points=noise_points,
-        kernel=Matern(smoothness=1.5),
-        noise_kernel=noise_kernel or RBF(variance=2.0),
-        dtype=D,
-        jitter=jitter,
-    )
+def processes(points, noise_points=X[::5], jitter=0.0, noise_kernel=RBF(variance=2.0)):  # noqa: B008
+    kernels = {"kernel": MATERN, "noise_kernel": noise_kernel}
+    settings = {"inducing_points": points, "noise_inducing_points": noise_points, "jitter": jitter} | kernels
+    return gilib.models.heteroscedastic_gp(2, 2, dtype=D, **settings)
 
 
 def shaken(points, jitter=0.0):
@@ -91,9 +84,11 @@ def test_the_bound_and_its_gradient(points):
     for a, b in zip(own, other, strict=True):
         assert_equal(a, b, 1e-6)
     (slope,) = torch.autograd.grad(model.bound(X, Y, ONES, NONE), likelihood.log_variance)
-    for o in range(2):
-        wanted = finite_difference(lambda: model.bound(X, Y, ONES, NONE), likelihood.log_variance, o, 1e-5)
-        assert float(slope[o]) == pytest.approx(wanted, rel=1e-5)
+    wanted = [
+        finite_difference(lambda: model.bound(X, Y, ONES, NONE), likelihood.log_variance, o, 1e-5)
+        for o in range(2)
+    ]
+    assert slope.tolist() == pytest.approx(wanted, rel=1e-5)
 
 
 def test_settled_the_elbo_is_the_bound_and_no_other_posterior_is_better():
@@ -141,9 +136,7 @@ def test_noise_that_cannot_vary_is_that_of_one_process():
     """With a variance of 10⁻¹² of its logarithm the bound is the evidence with noise per output."""
     net = processes(X, noise_kernel=RBF(variance=1e-12))
     model = process_with_noise(net, HeteroscedasticGaussian(VARIANCES))
-    alone = gilib.models.sparse_gp(
-        2, 2, inducing_points=X, dtype=D, jitter=0.0, kernel=Matern(smoothness=1.5)
-    )
+    alone = sparse.sparse(X, kernel=MATERN)
     other = single_process(alone, gilib.likelihoods.PerOutputGaussian(VARIANCES))
     spacing = torch.tensor([0.1, 0.2], dtype=D)
     assert_equal(model.bound(X, Y, ONES, spacing).detach(), other.bound(X, Y, ONES, spacing).detach(), 1e-6)
@@ -199,33 +192,37 @@ def test_training_finds_the_noise(few):
 
 
 def test_a_training_resumes(tmp_path):
-    def run(steps, **options):
-        net, likelihood = processes(X[::4], jitter=1e-8), HeteroscedasticGaussian(VARIANCES)
-        return net, train(net, likelihood, steps=steps, **options)
-
-    whole, trace = run(8)
-    run(4, checkpoint=tmp_path / "part")
-    resumed, rest = run(8, checkpoint=tmp_path / "part")
+    nets = [processes(X[::4], jitter=1e-8) for _ in range(3)]
+    trace, _, rest = (
+        train(net, HeteroscedasticGaussian(VARIANCES), steps=steps, checkpoint=path)
+        for net, steps, path in zip(nets, (8, 4, 8), (None, *2 * [tmp_path / "part"]), strict=True)
+    )
     assert rest.resumed_at == 4
     assert_equal(rest.elbo, trace.elbo, 1e-9)
-    for a, b in zip(whole.parameters(), resumed.parameters(), strict=True):
+    for a, b in zip(nets[0].parameters(), nets[2].parameters(), strict=True):
         assert_equal(a.detach(), b.detach(), 1e-7)
 
 
+def two(posterior, *widths):
+    layers = [gilib.GP(2, width, posterior=posterior) for width in widths]
+    return gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D)
+
+
 def test_what_is_refused():
-    noise = HeteroscedasticGaussian(VARIANCES)
+    noise, alone = (
+        HeteroscedasticGaussian(VARIANCES),
+        gilib.models.sparse_gp(2, 4, inducing_points=X, dtype=D),
+    )
     with pytest.raises(ValueError, match="one gilib.layers.Concat of two gilib.GP"):
-        train(gilib.models.sparse_gp(2, 4, inducing_points=X, dtype=D), noise)
+        train(alone, noise)
     with pytest.raises(ValueError, match="the noise must be Gaussian or PerOutputGaussian, got Heterosc"):
-        gilib.training.solve_posterior(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D), noise, X, Y)
+        gilib.training.solve_posterior(alone, noise, X, Y)
     with pytest.raises(ValueError, match="known only for a network of one gilib.GP without"):
         single_process(processes(X), gilib.likelihoods.PerOutputGaussian([0.1] * 4))
     with pytest.raises(ValueError, match="must have the posterior FreeGaussian, got LocalInducing"):
-        layers = [gilib.GP(2, 2, posterior=gilib.LocalInducing(3)) for _ in range(2)]
-        train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
+        train(two(gilib.LocalInducing(3), 2, 2), noise)
     with pytest.raises(ValueError, match=r"2 targets need 2 outputs of each process, got \(1, 3\)"):
-        layers = [gilib.GP(2, k, posterior=gilib.FreeGaussian(3)) for k in (1, 3)]
-        train(gilib.Network(None, [gilib.layers.Concat(layers)], input_shape=(2,), dtype=D), noise)
+        train(two(gilib.FreeGaussian(3), 1, 3), noise)
     with pytest.raises(ValueError, match=r"inducing_points must have shape .* got \[2\]"):
         processes(X[0])
     with pytest.raises(ValueError, match="all targets of output 1 are the same"):

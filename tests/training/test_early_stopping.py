@@ -9,6 +9,7 @@ import gilib
 from gilib.training import Bali, EarlyStopping
 from tests.support import D, normals, seeded
 from tests.support.resuming import step_by_step
+from tests.support.trainings import same
 
 R, EVERY = 3, 4
 X, HELD_X = normals(14, 2, seed=1), normals(30, 2, seed=3)
@@ -30,13 +31,12 @@ def fit(net, likelihood, stop, steps=120, rule=gilib.Adam(0.03), **settings):  #
 
 
 def stopping(likelihood, patience=10, **settings):
-    return EarlyStopping(
-        likelihood, HELD_X, HELD_Y, every=EVERY, patience=patience, num_samples=2, **settings
-    )
+    settings = {"every": EVERY, "patience": patience, "num_samples": 2} | settings
+    return EarlyStopping(likelihood, HELD_X, HELD_Y, **settings)
 
 
 def score(net, likelihood):
-    prediction = gilib.predict(net, likelihood, HELD_X, 2, generator=torch.Generator().manual_seed(0))
+    prediction = gilib.predict(net, likelihood, HELD_X, 2, generator=seeded())
     return prediction.log_prob(HELD_Y).mean(-1)
 
 
@@ -98,9 +98,7 @@ def test_it_resumes(replicas, tmp_path):
     parts, history, pauses = step_by_step(tmp_path / "run", lambda: start(replicas), train)
     assert pauses > 5 and torch.equal(history.elbo, expected.elbo)
     train(*again, checkpoint=tmp_path / "run")  # which is over
-    for others in (parts, again):
-        for one, other in zip(whole, others, strict=True):
-            assert all(torch.equal(v, other.state_dict()[name]) for name, v in one.state_dict().items())
+    assert same(whole, parts) and same(whole, again)
 
 
 def test_looks_without_a_number_are_no_gain(monkeypatch):

@@ -10,15 +10,12 @@ from gilib.training import IVON, SGHMC, VOGN, Bali, LinearDecay, NaturalGradient
 from tests.support import PRIORS, assert_equal, normals, processes, seeded, shaken, small_net
 from tests.support.resuming import step_by_step
 from tests.support.rules import MovingAverages, averaged
+from tests.support.trainings import shake
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*regressions of 5 points")
 R, N, STEPS = 2, 12, 4
 RATES, SEEDS = [0.003, 0.03], [7, 1]
 X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
-
-
-def shake(x, generator):
-    return x + 0.1 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
 
 def weights(posterior, prior="neal"):
@@ -78,7 +75,9 @@ def assert_same(parts, others, at=..., tolerance=0.0):
     for part, other in zip(parts, others, strict=True):
         state = part.state_dict()
         for key, value in other.state_dict().items():
-            own = state[key] if state[key].shape == value.shape else state[key][at]
+            own = state[key]
+            if at is not ... and own.shape[:1] == (R,):
+                own, value = own[at], value if value.shape != own.shape else value[at]
             assert_equal(own, value, tolerance)
 
 
@@ -123,6 +122,37 @@ def test_replicas_train_as_they_would_alone(name, shared):
         alone = fit(name, *single, *own, RATES[r], seed=SEEDS[r])
         assert_equal(history.elbo[:, r], alone.elbo, 1e-8)
         assert_same(together, single, r, 1e-8)
+
+
+@pytest.mark.parametrize("trouble", ["bound", "gradient"])
+@pytest.mark.parametrize("name", ["per output", "full", "bali", "bali, moments kept", "sghmc"])
+def test_a_replica_that_breaks_down_stays_and_spoils_no_other(name, trouble, monkeypatch):
+    """Where its targets have no finite squares, or only a gradient is not finite."""
+    sick, healthy, untouched = (start(name, (R,)) for _ in range(3))
+    settings = {"seed": SEEDS, "on_divergence": "freeze", "batch_size": None}
+    fit(name, *healthy, X, Y, RATES, **settings)
+    y = Y.clone()
+    if trouble == "bound":
+        y[1, 3] = 1e200
+    else:
+        monkeypatch.setattr("torch.autograd.grad", spoilt(torch.autograd.grad))
+    history = fit(name, *sick, X, y, RATES, **settings)
+    assert history.diverged_at.tolist() == [-1, 0]
+    assert_same([sick[0]], [untouched[0]], 1)
+    assert_same(sick, healthy, 0, 1e-10)
+
+
+def spoilt(grad):
+    """Gradients whose second replica has one entry that is no number."""
+
+    def spoil(*given, **settings):
+        first, *rest = grad(*given, **settings)
+        first = first.clone()
+        if first.dim() > 2:  # not that of a noise
+            first[..., 1, 0, 0] = torch.nan
+        return first, *rest
+
+    return spoil
 
 
 @pytest.mark.parametrize("name", list(CASES)[:-1])  # the last has none but the noise, which is not its own

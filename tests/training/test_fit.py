@@ -1,20 +1,54 @@
-"""One training loop: it shows, tempers and shuffles what it says; `test_schedules` has the plain loop."""
+"""One training loop is Adam on the ELBO of augmented inputs; it shows, tempers and shuffles what it says."""
+
+import math
 
 import pytest
 import torch
 
 import gilib
+from gilib.training import CosineDecay, ExponentialDecay, LinearDecay, PiecewiseConstant
 from gilib.training.engine.minibatches import Minibatches
-from tests.support import D, assert_equal, normals, seeded, small_net
+from tests.support import D, assert_equal, seeded, small_net, trainings
+from tests.support.trainings import SEEDS, N, R, fit, model, same, shake
 
-X = normals(20, 2, seed=1)
-Y = X.sin() + 0.1 * normals(20, 2, seed=2)
+X, Y, STEPS = trainings.X[0], trainings.Y[0], 10
+SCHEDULES = {
+    "none": (None, lambda step: 1.0),
+    "linear": (LinearDecay(0.5), lambda step: 1.0 if step < 5 else (10 - step) / 5),
+    "constant": (
+        PiecewiseConstant((3, 7), (1.0, 0.4, 0.1)),
+        lambda step: 1.0 - 0.6 * (step > 2) - 0.3 * (step > 6),
+    ),
+    "cosine": (
+        CosineDecay(0.5, 0.1),
+        lambda step: 1.0 if step < 5 else 0.55 + 0.45 * math.cos(math.pi * (step - 5) / 5),
+    ),
+    "exponential": (ExponentialDecay(0.5, 4), lambda step: 2.0 ** (-step / 4)),
+}
 
 
-def fit(net, likelihood=None, *, steps=12, num_samples=2, **settings):
-    """`gilib.fit` without a bar."""
-    likelihood = gilib.Gaussian(0.1) if likelihood is None else likelihood
-    return gilib.fit(net, likelihood, X, Y, steps=steps, num_samples=num_samples, progress=False, **settings)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_loop_is_adam_on_the_elbo(name):
+    """The same numbers as a loop written plainly; augmentation has a stream seeded two above the draws."""
+    schedule, factor = SCHEDULES[name]
+    parts, plain = ((model(), gilib.Gaussian(0.1, learn=True)) for _ in range(2))
+    net, likelihood = plain
+    rule = gilib.Adam(0.03, groups={"inducing_points": 0.01}, schedule=schedule)
+    history = fit(*parts, steps=STEPS, rule=rule, seed=5, augment=shake)
+    slow, fast = [net.inducing_points], [*likelihood.parameters()]
+    fast += [p for p in net.parameters() if p is not net.inducing_points]
+    adam = torch.optim.Adam([{"params": fast, "lr": 0.03}, {"params": slow, "lr": 0.01}])
+    scheduler, noise, stream = torch.optim.lr_scheduler.LambdaLR(adam, factor), seeded(5), seeded(7)
+    for step in range(STEPS):
+        bound = gilib.elbo(net.draw(2, generator=noise), likelihood, shake(X, stream), Y, num_data=N)
+        adam.zero_grad()
+        (-bound / N).backward()
+        adam.step()
+        scheduler.step()
+        assert_equal(history.elbo[step], bound.detach() / N, 1e-10)
+    for ours, theirs in zip(parts, plain, strict=True):
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            assert_equal(p.detach(), q.detach(), 1e-10)
 
 
 class Recording(gilib.Gaussian):
@@ -62,7 +96,7 @@ def test_tempering_gets_the_step_and_weighs_the_ratio():
     history = fit(net, steps=3, kl_weight=schedule, seed=7)
     assert steps == [0, 1, 2]
     draw = twin.draw(2, generator=seeded(7))
-    first = gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=20, per_point=True, kl_weight=0.0)
+    first = gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=N, per_point=True, kl_weight=0.0)
     assert_equal(history.elbo[0], first.detach())
 
 
@@ -88,7 +122,7 @@ def test_the_progress_bar(capsys):
     fit(small_net(gilib.Factorised()), steps=2)
     silent = capsys.readouterr()
     assert silent.out == silent.err == ""
-    gilib.fit(small_net(gilib.Factorised()), gilib.Gaussian(0.1), X, Y, steps=2, num_samples=1)
+    fit(small_net(gilib.Factorised()), steps=2, progress=True)
     shown = capsys.readouterr()
     assert shown.out == "" and "2/2" in shown.err and "elbo=" in shown.err
 
@@ -104,7 +138,7 @@ def test_a_failed_factorisation_names_the_layer():
         fit(small_net(gilib.GlobalInducing()), steps=30, rule=gilib.Adam(1e4))
 
 
-@pytest.mark.parametrize("size", [4, 5, 6])
+@pytest.mark.parametrize("size", [5, 6, 7])
 def test_an_epoch_sees_every_point_at_most_once(size):
     x = torch.arange(20.0)[:, None]
     batches, epochs, count = Minibatches(x, x, -2, -2, size, 3), [], 20 // size
@@ -112,3 +146,45 @@ def test_an_epoch_sees_every_point_at_most_once(size):
         epochs.append(torch.cat([batches.next()[0] for _ in range(count)]).flatten().tolist())
         assert len(set(epochs[-1])) == count * size
     assert epochs[0] != epochs[1] != epochs[2]
+
+
+# Augmentation
+
+
+def look_away(x, generator):
+    """Draw, and change nothing."""
+    torch.rand(5, generator=generator)
+    return x
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+@pytest.mark.parametrize("seed", [3, SEEDS])
+def test_drawing_moves_no_other_stream(seed, batch_size):
+    shape = (R,) if isinstance(seed, list) else ()
+    net, twin, state = model(shape), model(shape), torch.get_rng_state()
+    history = fit(net, seed=seed, batch_size=batch_size, augment=look_away)
+    without = fit(twin, seed=seed, batch_size=batch_size)
+    assert torch.equal(history.elbo, without.elbo) and same(net, twin)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("augment", "error", "message"),
+    [
+        ("flip", TypeError, "augment must be a function of inputs and generator, got 'flip'"),
+        (lambda x: x, TypeError, r"<lambda> at .* cannot be called as augment\(x, generator=.*'generator'"),
+        (torch.neg, TypeError, r"cannot be called as augment\(x, generator=\.\.\.\): no signature"),
+        (lambda x, generator: x[:1], ValueError, r"\[12, 2\] of torch.float64 on cpu, got \[1, 2\] of"),
+        (lambda x, generator: x.float(), ValueError, r"got \[12, 2\] of torch.float32 on cpu"),
+        (lambda x, generator: None, ValueError, "like those it was given, .*, got NoneType"),
+        (lambda x, generator: x.add_(1.0), ValueError, "changed its inputs in place"),
+    ],
+)
+def test_what_is_refused(augment, error, message):
+    with pytest.raises(error, match=message):
+        fit(model(), None, X.clone(), augment=augment)
+
+
+def test_a_function_that_a_checkpoint_cannot_tell_from_another(tmp_path):
+    with pytest.raises(TypeError, match="a checkpoint cannot tell augment="):
+        fit(model(), checkpoint=tmp_path / "run", augment=lambda x, generator: x)

@@ -12,6 +12,7 @@ import gilib
 from gilib.training import IVON, Bali, History, LinearDecay, NaturalGradient
 from gilib.training.history import FAILED, STOOD_STILL
 from tests.support import normals
+from tests.support.trainings import fit, model
 
 
 def trace(slope, noise=0.1, steps=1600, seed=0):
@@ -67,15 +68,6 @@ def test_the_plot_shows_means_over_steps():
     plt.close("all")
 
 
-@pytest.mark.parametrize("schedule", [None, LinearDecay(0.5)])
-def test_it_knows_whether_the_rate_fell(schedule):
-    """Where it did a rise is no reason to train longer, since it never ends."""
-    x = normals(20, 2).float()
-    net, rule = gilib.models.mlp(2, (3,), 1, inducing_points=x[:5]), gilib.Adam(0.01, schedule=schedule)
-    history = gilib.fit(net, gilib.Gaussian(0.1), x, x[:, :1], steps=8, rule=rule, progress=False)
-    assert history.slowing is (schedule is not None)
-
-
 @pytest.mark.parametrize("rule", [gilib.Adam(0.01), NaturalGradient(0.1), Bali(), IVON()])
 def test_every_rule_with_a_schedule_tells_its_factor(rule):
     rules = (dataclasses.replace(rule, schedule=schedule) for schedule in (None, LinearDecay(0.5)))
@@ -83,6 +75,11 @@ def test_every_rule_with_a_schedule_tells_its_factor(rule):
 
 
 def test_what_it_says_of_a_rise_while_the_rate_fell():
+    """It is no reason to train longer, since it never ends."""
+    for schedule in (None, LinearDecay(0.5)):
+        assert fit(model(), steps=8, rule=gilib.Adam(0.01, schedule=schedule)).slowing is (
+            schedule is not None
+        )
     plain, fell = History(trace(0.3), 0), History(trace(0.3), 0, slowing=True)
     assert plain.verdict().endswith("nats per point; train longer.")
     assert "nats per point while the learning rate fell, as bounds do then; compare the" in fell.verdict()
@@ -115,17 +112,14 @@ def enough(step, bound, net):
     ],
 )
 def test_a_callback_that_ends_a_training_is_named(callbacks, name, tmp_path):
-    def train(steps, checkpoint=None):
-        net = gilib.models.mlp(1, (3,), 1, posterior=gilib.PointEstimate(), dtype=torch.float64)
-        x = normals(20, 1)
-        own = {"callbacks": callbacks, "progress": False, "checkpoint": checkpoint}
-        return gilib.fit(net, gilib.Gaussian(), x, x, steps=steps, **own)
+    def train(checkpoint=None):
+        return fit(model(), steps=5, callbacks=callbacks, checkpoint=checkpoint)
 
-    found = train(5)
+    found = train()
     assert found.stopped_by == name and len(found.elbo) == (3 if name else 5)
     assert repr(found).endswith(f"too short to tell, ended by {name})" if name else "too short to tell)")
     kept = gilib.training.Checkpoint(tmp_path / "training.pt", every=1)
-    assert train(5, kept).stopped_by == train(5, kept).stopped_by == name  # the second finds it done
+    assert train(kept).stopped_by == train(kept).stopped_by == name  # the second finds it done
 
 
 def test_who_ended_a_rise_stands_where_advice_would():

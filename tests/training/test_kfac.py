@@ -10,15 +10,9 @@ import gilib
 from gilib.posteriors import MatrixGaussian
 from gilib.training import NoisyKFAC
 from tests.support import D, assert_equal, log_p, normals, seeded, small_net, with_ones
+from tests.support.variational import NOISE, X, Y, fit
 
-X, Y, NOISE = normals(7, 2, seed=1), normals(7, 2, seed=2), 0.3
 RULE = NoisyKFAC(0.1, decay=0.3, damping=0.02)
-
-
-def fit(net, rule=RULE, x=X, y=Y, *, steps=3, likelihood=None, **settings):
-    settings = {"num_samples": 2, "progress": False} | settings
-    likelihood = gilib.Gaussian(NOISE) if likelihood is None else likelihood
-    return gilib.fit(net, likelihood, x, y, steps=steps, rule=rule, **settings)
 
 
 def posteriors(net):
@@ -70,7 +64,7 @@ def test_three_steps_written_out(kappa):
     own = [module.weights for module in net.modules() if isinstance(module, gilib.Linear)]
     means = [mean for mean, _, _ in posteriors(net)]
     roots = [(part.row_root.detach().tril(), part.column_root.detach().tril()) for part in own]
-    fit(net, kl_weight=gilib.objectives.SteppedTempering(0, last=kappa))
+    fit(net, RULE, kl_weight=gilib.objectives.SteppedTempering(0, last=kappa))
     moments = [(0.0, 0.0), (0.0, 0.0)]
     for step in range(3):
         noise = torch.randn(2, 9 + 8, generator=stream, dtype=D).split([9, 8], -1)

@@ -10,6 +10,7 @@ from gilib.linalg import FactorisationError
 from gilib.training import NaturalGradient
 from gilib.training.rules.natural import natural_step
 from tests.support import D, assert_equal, normals, seeded
+from tests.support import sparse as support
 from tests.support.sparse import X, Y, sparse, titsias
 
 NOISE = 0.1
@@ -28,9 +29,7 @@ def bound(net):
 
 
 def train(net, rule, steps, **settings):
-    return gilib.fit(
-        net, gilib.Gaussian(NOISE), X, Y, steps=steps, rule=rule, num_samples=1, progress=False, **settings
-    )
+    return support.train(net, gilib.Gaussian(NOISE), steps=steps, rule=rule, **settings)
 
 
 @pytest.mark.parametrize("size", [1.0, 0.03])

@@ -1,6 +1,7 @@
 """Bounds from draws: scaling, reductions, tempering, and the relation of the two bounds."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gilib
-from tests.support import D, assert_equal, normals, seeded, small_net
+from tests.support import assert_equal, normals, refusals, seeded, small_net
 
 X, Y = normals(12, 2, seed=1), normals(12, 2, seed=2)
 LIKELIHOOD = gilib.Gaussian(0.4)
@@ -79,59 +80,40 @@ def test_both_bounds_take_labels():
     )
 
 
-@pytest.mark.parametrize("y", [Y[:, 0], Y[:, :1], Y[:11], Y[:1], torch.zeros(2, dtype=D)])
-def test_targets_that_would_broadcast(y):
-    """Targets [N] or [N, 1] against outputs [S, N, 2] would broadcast to a wrong number without a word."""
-    for objective in (gilib.iwbo, lambda *a: gilib.elbo(*a, num_data=12)):
-        with pytest.raises(ValueError, match=r"targets must have shape \[12, 2\]"):
-            objective(DRAW, LIKELIHOOD, X, y)
+BOUNDS = [partial(gilib.elbo, num_data=12), gilib.iwbo]
+SPOILT = [torch.where(torch.arange(24).view(12, 2) == 7, bad, Y) for bad in (math.nan, math.inf)]
+REFUSED = [  # network or draw, likelihood, inputs and targets, where they are others; and what is said
+    *(({"y": y}, r"targets must have shape \[12, 2\]") for y in (Y[:, 0], Y[:, :1], Y[:11], Y[:1], Y[0])),
+    *(({name: bad}, f"{name} holds 1 NaN or infinite entries") for name in "xy" for bad in SPOILT),
+    ({"y": None}, "y must be a torch.Tensor, got NoneType"),
+    ({"draw": NET}, "net.draw"),
+    ({"likelihood": gilib.Gaussian}, r"likelihood must be an instance: write Gaussian\(\)"),
+    ({"x": X[:0], "y": Y[:0]}, "x is empty"),
+    (
+        {"likelihood": gilib.Categorical(), "y": torch.full((12,), 5)},
+        r"class labels must lie in 0 \.\.\. 1, got 5 \.\.\. 5",
+    ),
+    *(
+        (
+            {"x": X.expand(*own, 12, 2)},
+            r"inputs have axes \[.*samples share them",
+        )  # would be scored by no data
+        for own in ((5,), (5, 1), (1, 1), (3,), (1,))
+    ),
+]
 
 
-@pytest.mark.parametrize("bound", [lambda *given: gilib.elbo(*given, num_data=4), gilib.iwbo])
-def test_targets_are_named_if_they_are_missing(bound):
-    net = gilib.models.mlp(1, (), 1, posterior=gilib.FromPrior())
-    with pytest.raises(TypeError, match="y must be a torch.Tensor, got NoneType"):
-        bound(net.draw(3), gilib.Gaussian(1.0), torch.zeros(4, 1), None)
+@pytest.mark.parametrize(("given", "message"), REFUSED)
+def test_what_would_give_another_number_is_refused(given, message):
+    given = {"draw": DRAW, "likelihood": LIKELIHOOD, "x": X, "y": Y} | given
+    for bound in BOUNDS:
+        with pytest.raises((ValueError, TypeError), match=message):
+            bound(*given.values())
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize("name", ["x", "y"])
-@pytest.mark.parametrize("bound", [gilib.elbo, gilib.iwbo])
-def test_numbers_that_are_not_finite_are_refused(bound, name, value):
-    spoiled = {"x": X.clone(), "y": Y.clone()}
-    spoiled[name][3, 1] = value
-    settings = {"num_data": 12} if bound is gilib.elbo else {}
-    with pytest.raises(ValueError, match=f"{name} holds 1 NaN or infinite entries"):
-        bound(DRAW, LIKELIHOOD, **spoiled, **settings)
-
-
-@pytest.mark.parametrize("bound", [gilib.elbo, gilib.iwbo])
-def test_arguments_of_another_kind_are_refused(bound):
-    settings = {"num_data": 12} if bound is gilib.elbo else {}
-    with pytest.raises(TypeError, match="net.draw"):
-        bound(NET, LIKELIHOOD, X, Y, **settings)
-    with pytest.raises(TypeError, match=r"likelihood must be an instance: write Gaussian\(\)"):
-        bound(DRAW, gilib.Gaussian, X, Y, **settings)
-    with pytest.raises(ValueError, match="x is empty"):
-        bound(DRAW, LIKELIHOOD, X[:0], Y[:0], **settings)
-
-
-def test_labels_out_of_range_are_refused():
-    with pytest.raises(ValueError, match=r"class labels must lie in 0 \.\.\. 1, got 5 \.\.\. 5"):
-        gilib.elbo(DRAW, gilib.Categorical(), X, torch.full((12,), 5), num_data=12)
-
-
-@pytest.mark.parametrize("own", [(5,), (5, 1), (1, 1), (3,), (1,)])
-def test_draws_share_their_inputs(own):
-    """Each with points of its own would be scored by data that nobody has."""
-    x = X.expand(*own, 12, 2) + normals(*own, 1, 1)
-    calls = [
-        lambda: elbo(x=x),
-        lambda: elbo(NET.estimate(5, 12), x=x),
-        lambda: gilib.iwbo(DRAW, LIKELIHOOD, x, Y),
-        lambda: gilib.recipes.bound(NET, LIKELIHOOD, x, Y, num_samples=5),
-    ]
-    for call in calls:
+def test_estimates_share_their_inputs_too():
+    x = X.expand(5, 12, 2)
+    for call in (lambda: elbo(NET.estimate(5, 12), x), lambda: gilib.recipes.bound(NET, LIKELIHOOD, x, Y)):
         with pytest.raises(ValueError, match=r"inputs have axes \[.*samples share them"):
             call()
 
@@ -145,28 +127,25 @@ def test_replicas_may_have_inputs_of_their_own():
 
 
 COMPLEX = X.to(torch.complex128) * 1j
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: elbo(x=COMPLEX),
-        lambda: elbo(y=COMPLEX),
-        lambda: elbo(kl_weight=1j),
-        lambda: elbo(kl_weight=torch.tensor(1j)),
-        lambda: gilib.iwbo(DRAW, LIKELIHOOD, COMPLEX, Y),
-        lambda: gilib.recipes.bound(NET, LIKELIHOOD, COMPLEX, Y),
-        lambda: gilib.recipes.bound(NET, LIKELIHOOD, X, COMPLEX),
-        lambda: gilib.models.mlp(2, (3,), 2, inducing_points=X, pseudo_outputs=COMPLEX),
-        lambda: gilib.models.mlp(2, (3,), 2, inducing_points=COMPLEX),
-        lambda: gilib.fit(NET, LIKELIHOOD, COMPLEX, Y, steps=1, progress=False),
-        lambda: gilib.fit(NET, LIKELIHOOD, X, COMPLEX, steps=1, progress=False),
-        lambda: gilib.predict(NET, LIKELIHOOD, COMPLEX),
-        lambda: gilib.predict(NET, LIKELIHOOD, X, 2).log_prob(COMPLEX),
-        lambda: DRAW(COMPLEX),
-    ],
+test_complex_numbers_are_refused = refusals(  # their imaginary part would be lost, or stay in the bound
+    {
+        name: (call, "real number")
+        for name, call in {
+            "elbo x": lambda: elbo(x=COMPLEX),
+            "elbo y": lambda: elbo(y=COMPLEX),
+            "kl_weight": lambda: elbo(kl_weight=1j),
+            "kl_weight tensor": lambda: elbo(kl_weight=torch.tensor(1j)),
+            "iwbo": lambda: gilib.iwbo(DRAW, LIKELIHOOD, COMPLEX, Y),
+            "bound x": lambda: gilib.recipes.bound(NET, LIKELIHOOD, COMPLEX, Y),
+            "bound y": lambda: gilib.recipes.bound(NET, LIKELIHOOD, X, COMPLEX),
+            "pseudo-outputs": lambda: gilib.models.mlp(2, (3,), 2, inducing_points=X, pseudo_outputs=COMPLEX),
+            "points": lambda: gilib.models.mlp(2, (3,), 2, inducing_points=COMPLEX),
+            "fit x": lambda: gilib.fit(NET, LIKELIHOOD, COMPLEX, Y, steps=1, progress=False),
+            "fit y": lambda: gilib.fit(NET, LIKELIHOOD, X, COMPLEX, steps=1, progress=False),
+            "predict": lambda: gilib.predict(NET, LIKELIHOOD, COMPLEX),
+            "log_prob": lambda: gilib.predict(NET, LIKELIHOOD, X, 2).log_prob(COMPLEX),
+            "draw": lambda: DRAW(COMPLEX),
+        }.items()
+    },
+    TypeError,
 )
-def test_complex_numbers_are_refused(call):
-    """Their imaginary part would be lost, or stay in the bound."""
-    with pytest.raises(TypeError, match="real number"):
-        call()

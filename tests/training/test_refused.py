@@ -6,22 +6,12 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint, Paused
-from tests.support import normals, small_net
+from gilib.training import Checkpoint
+from tests.support import trainings
+from tests.support.trainings import N, R, X, Y, model, same
 
-R, N = 3, 12
-X, Y = normals(R, N, 2, seed=1), normals(R, N, 2, seed=2)
 LABELS = torch.arange(N) % 2
-
-
-def fit(net, x=X[0], y=Y[0], likelihood=None, *, steps=2, **settings):
-    likelihood = likelihood or gilib.Gaussian(0.1)
-    settings = {"num_samples": R, "progress": False} | settings
-    return gilib.fit(net, likelihood, x, y, steps=steps, **settings)
-
-
-def model(replicas=(), **settings):
-    return small_net(gilib.GlobalInducing(), replicas=replicas, **settings)
+fit = partial(trainings.fit, steps=2, num_samples=R)
 
 
 @pytest.mark.parametrize("lead", [(R,), (R, 1), (2,)])
@@ -32,16 +22,16 @@ def test_targets_with_axes_in_front(likelihood, lead):
     y, name = one.expand(*lead, *one.shape), "12" if one is LABELS else "12, 2"
     found = ", ".join(map(str, lead))
     with pytest.raises(ValueError, match=rf"y must have shape .*'N'.* got \[{found}, {name}\]"):
-        fit(model(), y=y, likelihood=likelihood)
+        fit(model(), likelihood, y=y)
     if lead != (R,):
         with pytest.raises(ValueError, match=rf"y must have shape \[3, 'N'.*replicas\), got \[{found}"):
-            fit(model((R,)), X, y=y, likelihood=likelihood)
+            fit(model((R,)), likelihood, X, y)
 
 
 @pytest.mark.parametrize("y", [Y, Y[0], LABELS, LABELS.expand(R, N)])
 def test_targets_that_are_shared_or_of_every_replica(y):
     likelihood = gilib.Gaussian(0.1) if y.is_floating_point() else gilib.Categorical()
-    assert fit(model((R,)), X, y, likelihood).elbo.shape == (2, R)
+    assert fit(model((R,)), likelihood, X, y).elbo.shape == (2, R)
 
 
 @pytest.mark.parametrize(
@@ -56,20 +46,19 @@ def test_noise_of_other_replicas(network, noise):
 
 @pytest.mark.parametrize("noise", [(), (R,)])
 def test_noise_that_is_shared_or_of_every_replica(noise):
-    assert fit(model((R,)), X, Y, gilib.Gaussian(0.1, learn=True, replicas=noise)).elbo.shape == (2, R)
+    assert fit(model((R,)), gilib.Gaussian(0.1, learn=True, replicas=noise), X, Y).elbo.shape == (2, R)
 
 
 def test_freezing_with_a_shared_parameter():
     """One bad replica would turn what is shared into NaN, and with it every replica."""
     net, y = model((R,)), Y.clone()
     y[1, 3] = 1e200
-    before = [p.detach().clone() for p in net.parameters()]
     shared = gilib.Gaussian(0.1, learn=True)
     with pytest.raises(ValueError, match=r"to have the replica axis \[3\], but replicas share"):
-        fit(net, X, y, shared, on_divergence="freeze")
-    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+        fit(net, shared, X, y, on_divergence="freeze")
+    assert same(net, model((R,)))
     own = gilib.Gaussian(0.1, learn=True, replicas=(R,))
-    assert fit(net, X, y, own, on_divergence="freeze").diverged_at.tolist() == [-1, 0, -1]
+    assert fit(net, own, X, y, on_divergence="freeze").diverged_at.tolist() == [-1, 0, -1]
 
 
 @pytest.mark.parametrize("kind", ["PerOutputGaussian", "CorrelatedGaussian"])
@@ -79,11 +68,11 @@ def test_noise_of_as_many_outputs_as_replicas_is_shared(kind):
     shared = getattr(gilib.likelihoods, kind)(start, learn=True)
     net, x, y = model((2,)), X[:2], Y[:2]
     with pytest.raises(ValueError, match=r"replicas share \{'likelihood\."):
-        fit(net, x, y, shared, on_divergence="freeze")
+        fit(net, shared, x, y, on_divergence="freeze")
     with pytest.raises(ValueError, match="not every parameter has replicas"):
-        fit(net, x, y, shared, rule=gilib.Adam([0.1, 0.01]))
+        fit(net, shared, x, y, rule=gilib.Adam([0.1, 0.01]))
     own = getattr(gilib.likelihoods, kind)(start, learn=True, replicas=(2,))
-    assert fit(net, x, y, own, rule=gilib.Adam([0.1, 0.01])).elbo.shape == (2, 2)
+    assert fit(net, own, x, y, rule=gilib.Adam([0.1, 0.01])).elbo.shape == (2, 2)
 
 
 def test_groups_are_whole_words():
@@ -109,25 +98,6 @@ def test_a_later_group_counts():
     }
 
 
-KINDS = {
-    "lambda": lambda value: lambda step: value,
-    "tensor": lambda value: partial(min, torch.tensor(value, dtype=torch.float64)),
-    "late": lambda value: lambda step: value if step > 2 else 0.0,
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_functions_are_told_apart_by_what_they_give(kind, tmp_path):
-    """At all steps of the training, not only at those that were done."""
-    path, make, adam = tmp_path / "run", KINDS[kind], gilib.Adam()
-    with pytest.raises(Paused):
-        fit(model(), steps=5, rule=adam, kl_weight=make(0.5), checkpoint=Checkpoint(path, deadline=0.0))
-    with pytest.raises(gilib.persistence.CheckpointError, match="another setting: kl_weight is"):
-        fit(model(), steps=5, rule=adam, kl_weight=make(0.75), checkpoint=path)
-    same = lambda step: make(0.5)(step)  # noqa: E731 (a function of another name)
-    assert fit(model(), steps=7, rule=adam, kl_weight=same, checkpoint=path).resumed_at == 1
-
-
 def test_a_function_that_counts_its_calls_trains_the_same_with_a_checkpoint(tmp_path):
     traces = []
     for settings in ({}, {"checkpoint": Checkpoint(tmp_path / "run", every=1)}):
@@ -135,12 +105,6 @@ def test_a_function_that_counts_its_calls_trains_the_same_with_a_checkpoint(tmp_
         weight = lambda step, values=values: next(values)  # noqa: E731
         traces.append(fit(model(), steps=3, kl_weight=weight, **settings).elbo)
     assert torch.equal(*traces)
-
-
-@pytest.mark.parametrize("checkpoint", [3, Checkpoint, b"run"])
-def test_a_checkpoint_that_is_none(checkpoint):
-    with pytest.raises(TypeError, match="checkpoint must be"):
-        fit(model(), checkpoint=checkpoint)
 
 
 def test_a_speed_that_is_none():
@@ -169,26 +133,20 @@ def test_where_failures_are_nan_the_layer_is_named_afterwards(replicas, monkeypa
 def test_on_a_gpu_the_layer_is_named():
     net = bad_precision(model()).cuda()
     with pytest.raises(gilib.linalg.FactorisationError, match=r"layer 2, Linear.* is not positive definite"):
-        fit(net, X[0].cuda(), Y[0].cuda(), gilib.Gaussian(0.1).cuda())
+        fit(net, gilib.Gaussian(0.1).cuda(), X[0].cuda(), Y[0].cuda())
 
 
 def test_gradients_are_taken_whatever_the_mode_outside():
     """Within no_grad a training is the same; tensors of inference mode are refused with advice."""
-    ends = []
-    for mode in (torch.enable_grad, torch.no_grad):
-        net = gilib.models.mlp(
-            1, (3,), 1, posterior=gilib.Factorised(), generator=torch.Generator().manual_seed(0)
-        )
-        x = torch.linspace(-1, 1, 9)[:, None]
-        with mode():
-            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
-        ends.append([p.detach().clone() for p in net.parameters()])
-    assert all(torch.equal(p, q) for p, q in zip(*ends, strict=True))
+    net, other = model(), model()
+    fit(net)
+    with torch.no_grad():
+        fit(other)
+    assert same(net, other)
     with torch.inference_mode():
-        inside = torch.linspace(-1, 1, 9)[:, None]
+        inside, built = X[0].clone(), model()
         with pytest.raises(ValueError, match=r"cannot train within torch.inference_mode\(\)"):
-            gilib.fit(net, gilib.Gaussian(0.1), x, x, steps=3, progress=False)
-        built = gilib.models.mlp(1, (3,), 1, posterior=gilib.Factorised())
-    for network, points in ((net, inside), (built, x)):
+            fit(net)
+    for network, points in ((net, inside), (built, X[0])):
         with pytest.raises(ValueError, match=r"nor on tensors that were made there: .*x.clone\(\)"):
-            gilib.fit(network, gilib.Gaussian(0.1), points, points, steps=3, progress=False)
+            fit(network, x=points)

@@ -8,32 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gilib import validation
 from gilib.files import check_replaceable
 from gilib.likelihoods import Likelihood
 from gilib.network import Network
 from gilib.training.engine.minibatches import check_augment
 from gilib.training.engine.settings import Checkpoint, Settings, identified
 from gilib.training.gradients.objective import ESTIMATORS
-from gilib.validation import (
-    as_inputs,
-    as_tensor,
-    check_choice,
-    check_count,
-    check_instance,
-    check_is_tensor,
-    check_same_device,
-    check_tensor,
-)
 
 
 def check_settings(net: Network, likelihood: Likelihood, settings: Settings) -> None:
     """Raise unless the settings of `fit` suit this network and likelihood."""
-    check_instance(likelihood, Likelihood, "likelihood")
-    check_count(settings.num_samples, "num_samples")
-    check_choice(settings.estimator, ESTIMATORS, "estimator")
-    check_choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
+    validation.check_instance(likelihood, Likelihood, "likelihood")
+    validation.check_count(settings.num_samples, "num_samples")
+    validation.check_choice(settings.estimator, ESTIMATORS, "estimator")
+    validation.check_choice(settings.on_divergence, ("raise", "freeze"), "on_divergence")
     if settings.batch_size is not None:
-        check_count(settings.batch_size, "batch_size")
+        validation.check_count(settings.batch_size, "batch_size")
     if settings.freeze and len(net.replicas) != 1:
         raise ValueError(
             'on_divergence="freeze" needs a network with one replica axis, where the other replicas can '
@@ -62,8 +53,8 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
     """Return the checkpoint that was given, or one with default settings for a path, if it can be written."""
     if given is None:
         return None
-    path = isinstance(given, (str, os.PathLike))
-    checkpoint: Checkpoint = Checkpoint(given) if path else check_instance(given, Checkpoint, "checkpoint")
+    checkpoint = Checkpoint(given) if isinstance(given, (str, os.PathLike)) else given
+    validation.check_instance(checkpoint, Checkpoint, "checkpoint")
     if not identified(settings.augment):
         raise TypeError(
             f"a checkpoint cannot tell augment={settings.augment!r} from another function: write it as a "
@@ -91,7 +82,7 @@ def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
 def as_data(net: Network, x: object, y: object) -> tuple[Tensor, Tensor]:
     """Convert inputs and targets to tensors: numpy floats get the network's dtype, labels become int64."""
     like = net.layers.reference_tensor()
-    x, y = as_inputs(x, "x", like), as_tensor(y, "y", like)
+    x, y = validation.as_inputs(x, "x", like), validation.as_tensor(y, "y", like)
     return x, y if y.is_floating_point() or y.is_complex() else y.long()
 
 
@@ -103,16 +94,16 @@ def input_range(x: Tensor, point_axes: int) -> Tensor:
 
 def check_data(net: Network, likelihood: Likelihood, x: Tensor, y: Tensor) -> None:
     """Raise unless inputs and targets fit the network and the likelihood."""
-    check_tensor(x, "x", net.layers.reference_tensor())
+    validation.check_tensor(x, "x", net.layers.reference_tensor())
     rank = len(net.input_shape)
     if tuple(x.shape[-rank:]) != net.input_shape:
         raise ValueError(f"x must hold points of shape {list(net.input_shape)}, got {list(x.shape)}")
     _check_lead(x, "x", -1 - rank, net.replicas)
-    check_same_device(check_is_tensor(y, "y"), "y", x)
+    validation.check_same_device(validation.check_is_tensor(y, "y"), "y", x)
     likelihood.check_output_shape(net.output_shape)
     likelihood.check_targets(y, x.shape[-1 - rank], net.output_shape[-1])
     if y.is_floating_point():
-        check_tensor(y, "y", x)
+        validation.check_tensor(y, "y", x)
     _check_lead(y, "y", likelihood.points_axis, net.replicas)
 
 

@@ -17,16 +17,8 @@ from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.persistence import check_plain
 from gilib.training.callbacks import Callback, CallbackFunction, as_callbacks
+from gilib.training.engine import checks
 from gilib.training.engine.checkpoints import Identity, hash_of, identity_of
-from gilib.training.engine.checks import (
-    as_checkpoint,
-    as_data,
-    check_arithmetic,
-    check_data,
-    check_differentiable,
-    check_settings,
-    input_range,
-)
 from gilib.training.engine.minibatches import Augmentation
 from gilib.training.engine.run import READ_EVERY, Paused, Run
 from gilib.training.engine.settings import Checkpoint, Settings
@@ -136,16 +128,16 @@ def fit(
         on_divergence=on_divergence,
         arithmetic=check_instance(speed, Speed, "speed").arithmetic,
     )
-    check_settings(net, likelihood, settings)
-    x, y = as_data(net, x, y)
-    check_data(net, likelihood, x, y)
+    checks.check_settings(net, likelihood, settings)
+    x, y = checks.as_data(net, x, y)
+    checks.check_data(net, likelihood, x, y)
     trained = likelihood
     if weights is not None:
         trained, y = Weighted(likelihood), with_weights(y, weights)
-    check_differentiable(x, y, *net.parameters(), *likelihood.parameters())
-    check_arithmetic(speed.arithmetic, x)
+    checks.check_differentiable(x, y, *net.parameters(), *likelihood.parameters())
+    checks.check_arithmetic(speed.arithmetic, x)
     check_count(steps, "steps")
-    kept = as_checkpoint(checkpoint, settings)
+    kept = checks.as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
     run = Run(net, trained, x, y, steps, settings, processes, speed.replay, as_callbacks(callbacks))
     for callback in run.callbacks:
@@ -162,15 +154,12 @@ def fit(
                 callback.end(net)
     finally:
         run.release()
-    net.trained_range = input_range(x, len(net.input_shape))
+    net.trained_range = checks.input_range(x, len(net.input_shape))
     return run.history(start)
 
 
 def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: Identity) -> int:
-    """Restore the checkpoint if there is one, and return the step to start from.
-
-    With several processes, this raises on each of them unless all agree on data, settings and checkpoint.
-    """
+    """Restore the checkpoint if there is one; return the first step, and raise unless processes agree."""
     for callback in run.callbacks:
         callback.begin()
         if checkpoint is not None:

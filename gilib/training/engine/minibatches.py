@@ -11,26 +11,18 @@ from torch import Tensor
 
 from gilib.randomness import set_states, states_of
 
+Seeds = int | Sequence[int]  # one, or one for each replica
 Augmentation = Callable[..., Tensor]  # of inputs and a generator, given by name; all randomness is from that
 
 
 class Minibatches:
     """Draws minibatches without end, without replacement within each epoch.
 
-    A new permutation starts whenever fewer points are left than a batch needs.
-
-    Args:
-        x: inputs.
-        y: targets `[..., N, O]`, or labels `[..., N]`.
-        axis: the axis of the points in x, counted from the end.
-        y_axis: the axis of the points in y, counted from the end.
-        size: points in a batch; None: all points, in their own order.
-        seeds: one seed, or R seeds for R independent orders.
+    A new permutation starts whenever fewer points are left than a batch of `size` needs; None: all points, in
+    their own order. The axes are those of the points, from the end; R seeds give R independent orders.
     """
 
-    def __init__(
-        self, x: Tensor, y: Tensor, axis: int, y_axis: int, size: int | None, seeds: int | Sequence[int]
-    ):
+    def __init__(self, x: Tensor, y: Tensor, axis: int, y_axis: int, size: int | None, seeds: Seeds):
         self.x, self.y, self.axis, self.y_axis = x, y, axis, y_axis
         self.num_data = x.shape[axis]
         self.size = min(size or self.num_data, self.num_data)
@@ -74,16 +66,9 @@ def _pick(values: Tensor, index: Tensor, axis: int) -> Tensor:
 
 
 class Augmenter:
-    """Augments minibatches, with one random stream for all replicas or one for each.
+    """Augments minibatches; inputs without replicas have `rank` axes, R seeds give R random streams."""
 
-    Args:
-        function: the augmentation; it must leave what it was given unchanged.
-        rank: number of axes of inputs without replicas, `[N, ...]`.
-        seeds: one seed, or R seeds.
-        device: device of the inputs.
-    """
-
-    def __init__(self, function: Augmentation, rank: int, seeds: int | Sequence[int], device: torch.device):
+    def __init__(self, function: Augmentation, rank: int, seeds: Seeds, device: torch.device):
         self.function, self.rank, self.shared = function, rank, isinstance(seeds, int)
         each = [seeds] if isinstance(seeds, int) else seeds
         self.generators = [torch.Generator(device).manual_seed(int(seed)) for seed in each]

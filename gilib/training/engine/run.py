@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +103,7 @@ class Run:
         weight = 1.0 if self.kl_weights is None else self.kl_weights[step]
         noise = self.problem.objective.noise(self.batches.size, self.noise)
         self.rule.prepare(step)
-        with self._products():
+        with products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products():
             if self.replay is None:
                 bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
             else:  # a recording keeps the numbers of the host, so a weight that changes must be a tensor
@@ -122,10 +121,6 @@ class Run:
     def diverged_at(self) -> Tensor:
         """The step at which each replica diverged, `[R]`; -1 for replicas that did not."""
         return self.lasted.masked_fill(self.rule.active, -1)
-
-    def _products(self) -> AbstractContextManager[None]:
-        """Return a context that sets the precision of products, and restores it afterwards."""
-        return products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products()
 
     def _recorded(self, x: Tensor, y: Tensor, kl_weight: Tensor, *noise: Tensor) -> Tensor:
         """Do the step that is recorded; numbers of the host, such as the step, stay as they are then."""
@@ -155,10 +150,7 @@ class Run:
         )
 
     def end(self, read: bool) -> bool:
-        """Return whether training is over: all steps are done, or a callback stopped it.
-
-        Several processes ask each other about callbacks only at steps where they read the objective anyway.
-        """
+        """Return whether all steps are done, or a callback stopped; processes agree where they read."""
         if self.processes.size > 1 and self.callbacks:
             self.ended = read and self.processes.any(self.stopped, self.trace.device)
         else:
@@ -172,10 +164,7 @@ class Run:
         return self.processes.any(time.monotonic() > deadline, self.trace.device)
 
     def release(self) -> None:
-        """Drop the recording, and give every parameter its own memory again.
-
-        `ReplicaAdam` lays the parameters side by side in shared memory while it trains them.
-        """
+        """Drop the recording, and give parameters their own memory, which `ReplicaAdam` has joined."""
         self.replay = None
         for parameter in self.alone:
             if not _has_own_memory(parameter):

@@ -114,10 +114,8 @@ def identified(value: Any) -> bool:
         return all(identified(getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, partial):
         return all(identified(part) for part in (value.func, *value.args, *value.keywords.values()))
-    if isinstance(value, Mapping):
-        return all(identified(part) for part in value.values())
-    if isinstance(value, list | tuple):
-        return all(identified(part) for part in value)
+    if isinstance(value, Mapping | list | tuple):
+        return all(map(identified, value.values() if isinstance(value, Mapping) else value))
     bare = inspect.unwrap(value)
     stateless = not getattr(bare, "__dict__", None) and not getattr(type(value), "__slots__", None)
     return "<" not in name_of(value) and not inspect.ismethod(value) and stateless

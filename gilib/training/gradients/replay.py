@@ -24,14 +24,9 @@ RECORDINGS = 5  # the largest number of recordings of a step
 class Replay:
     """A function of tensors that is called normally a few times, then recorded, and replayed from then on.
 
-    On the CPU, the function may branch on values, for example on whether a factorisation succeeded. Where it
-    would take another branch than in the recording, it is called normally. After ten such calls in a row it
-    is recorded again.
-
-    Args:
-        function: does the same operations at every call, whatever the values, and reads and writes the same
-            tensors. All that changes must come in as an argument. Read its result before the next call.
-        device: device of the arguments: CUDA or a CPU.
+    It must do the same operations on the same tensors at every call; all that changes is an argument. Read
+    its result before the next call. On the CPU it may branch on values: where it would take another branch
+    than in the recording, it is called normally, and after ten such calls in a row recorded again.
     """
 
     def __init__(self, function: Callable[..., Tensor], device: torch.device):
@@ -71,7 +66,7 @@ class Replay:
         self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
-        """Call the function normally where the step takes another branch than in the recording."""
+        """Call the function where the step takes another branch than in the recording."""
         self.missed += 1
         if self.missed < PATIENCE:
             self._run()
@@ -125,11 +120,7 @@ def capture(run: Callable[[], object]) -> Callable[[], bool]:
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """Disable garbage collection within the block, after one collection that frees earlier recordings.
-
-    Destroying a graph while another one is recorded spoils the recording, and graphs of finished trainings
-    lie in reference cycles.
-    """
+    """Disable garbage collection within the block: a graph that is destroyed there spoils the recording."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()

@@ -47,11 +47,8 @@ class Speed(Checked):
 def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDrawn:
     """Return the same functions, but with rounded arithmetic at the points, forward and backward.
 
-    Args:
-        drawn: functions with their log P - log Q.
-        precision: "full" changes nothing. "tf32" rounds the factors of float32 products to 10 bits, on CUDA.
-            "bfloat16" rounds products and activations to 7 bits, by autocast. Sums stay in float32.
-        device: device of the points.
+    "full" changes nothing; "tf32" rounds the factors of float32 products to 10 bits, on CUDA; "bfloat16"
+    rounds products and activations to 7 bits, by autocast. Sums stay in float32.
     """
     if precision == "full":
         return drawn

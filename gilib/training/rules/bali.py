@@ -24,20 +24,8 @@ from gilib.linalg.products import matmul
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.randomness import Noise
-from gilib.regression.joint import (
-    STRIP,
-    JointState,
-    Place,
-    Residuals,
-    averaged,
-    averaged_with,
-    cross_moments,
-    factored,
-    gram_of,
-    moments,
-    over_axes,
-    unexplained,
-)
+from gilib.regression import joint
+from gilib.regression.joint import JointState, Place, Residuals
 from gilib.training.gradients.objective import Batch
 from gilib.training.rules.base import Problem, Rule, RunningRule
 from gilib.training.schedules import CosineDecay, Schedule
@@ -224,7 +212,7 @@ class RunningBali(RunningRule):
         return batch.step == 0 and not bool(self.layers[0].posterior.steps.any())
 
     def _drawn(self, batch: Batch) -> Drawn:
-        """Return the functions of a step; the first one always draws weights, as there is no mean yet."""
+        """Return the functions of a step; the first one draws weights, as there is no mean yet."""
         objective = self.problem.objective
         if objective.estimator != "draw" and self._is_first(batch):
             return self.problem.net.draw(objective.num_samples, generator=self.problem.generator)
@@ -334,24 +322,17 @@ class LayerRegression:
         self.feature_scale = 1.0 / posterior.root_fan_in
 
     def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
-        """Return v after a minibatch, `[R, O]`.
-
-        Where no gradient arrived at all, v stays as it was, because κ would explode otherwise.
-        """
+        """Return v after a minibatch, `[R, O]`; where no gradient arrived it stays, or κ would explode."""
         known = self.posterior.mean_square
-        return torch.lerp(
-            known, mean_square.where(mean_square.any(-1, keepdim=True), known), over_axes(rate, 1)
-        )
+        seen = mean_square.where(mean_square.any(-1, keepdim=True), known)
+        return torch.lerp(known, seen, joint.over_axes(rate, 1))
 
     def lengths(self, mean_square: Tensor, lr: float | Tensor) -> Tensor:
         """Return α / √v, `[R, O]`; it is finite even if v is zero, where the gradient is zero, too."""
         return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
 
     def start(self, step: Evaluated) -> Place:
-        """Return the mean of the drawn weights, which replaces the posterior mean before the first minibatch.
-
-        Residuals at a mean of zero would be large, and of low rank in layers with more outputs than inputs.
-        """
+        """Return the mean of the drawn weights; at zero, the posterior's, residuals would be of low rank."""
         return Place(self.posterior.root_fan_in * weights_of(step).mean(0))
 
     def place(self, step: Evaluated, noise: Tensor) -> Place:
@@ -373,27 +354,24 @@ class LayerRegression:
         if place.white is not None:
             return spread, rows(gap)
         targets, bias = rows(output + gap), bool(self.layer.bias)
-        return spread, unexplained(spread, targets, place.centre, self.feature_scale, bias)
+        return spread, joint.unexplained(spread, targets, place.centre, self.feature_scale, bias)
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Return the moments of a minibatch with residuals at `place`.
+        """Return the moments of a minibatch with residuals at `place`, the mean or the drawn weights.
 
-        Args:
-            step: input and output of the layer.
-            place: the mean, or, if it has noise, the drawn weights.
-            gap: targets minus outputs, `[S, R, B, O]`.
-            weight: N divided by the number of rows of all processes.
+        The gap is targets minus outputs, `[S, R, B, O]`; the weight is N over the rows of all processes.
         """
         spread, left = self.unexplained(step, place, gap)
-        if place.white is not None and self.gram is None and sum(self.posterior.centre.shape[-2:]) > STRIP:
+        wide = sum(self.posterior.centre.shape[-2:]) > joint.STRIP
+        if place.white is not None and self.gram is None and wide:
             self.gram = torch.zeros_like(self.posterior.precision)
         memory = None if place.white is None else self.gram
-        return moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
+        return joint.moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
         """Return the state after a minibatch, given its moments, κ `[R]` and γ, a number or `[R]`."""
         own, prior = self.posterior, strength[..., None] * self.prior
-        return averaged(own.state, batch, prior, own.prior_scale, rate, place)
+        return joint.averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
     def strength(self, kind: str, lr: float | Tensor, mean_square: Tensor) -> Tensor:
         """Return the strength κ of the prior, `[R]`."""
@@ -407,9 +385,8 @@ class LayerRegression:
 class KernelRegression(LayerRegression):
     """A convolution as a regression from its windows: each point gives H' W' observations.
 
-    Windows overlap and are not independent, so counting each of them is a choice. The noise is that of one
-    output pixel. Moments of windows need no patches, and have zeros at the boundary, as the layer itself
-    pads.
+    Windows overlap, so counting each of them is a choice. The noise is that of one output pixel. Moments of
+    windows need no patches, and have zeros at the boundary, as the layer itself pads.
     """
 
     layer: Conv2d
@@ -444,9 +421,8 @@ class KernelRegression(LayerRegression):
 class KeptRegression(LayerRegression):
     """A first dense layer that keeps the second moments of all points.
 
-    The strength κ of the prior is averaged in the same way as moments. V⁻¹ is factorised again once that
-    average has changed by a tenth; the standard deviation of the prior has then changed by a twentieth. The
-    limit of the mean does not depend on V⁻¹, and its own update always uses the latest κ.
+    The strength κ of the prior is averaged as moments are; V⁻¹ is factorised again once that average has
+    changed by a tenth. The limit of the mean does not depend on V⁻¹: its own update uses the latest κ.
     """
 
     def __init__(self, layer: WeightLayer, replicas: tuple[int, ...], true_targets: bool, problem: Problem):
@@ -458,7 +434,7 @@ class KeptRegression(LayerRegression):
             )
         self.sum = problem.sum_over_processes
         with exact_products():
-            known = gram_of(inputs, self.feature_scale, bool(layer.bias))
+            known = joint.gram_of(inputs, self.feature_scale, bool(layer.bias))
         self.known = known.expand(*replicas, *known.shape[-2:])
         # the average of κ, and its value when V⁻¹ was last factorised; zero before the first step
         self.strengths = self.prior.new_zeros(2, *replicas)
@@ -470,12 +446,12 @@ class KeptRegression(LayerRegression):
         scale, bias = self.feature_scale, bool(self.layer.bias)
 
         def scatter(delta: Tensor) -> Tensor:
-            rest = unexplained(spread, left, delta, scale, bias)
+            rest = joint.unexplained(spread, left, delta, scale, bias)
             return self.sum([matmul(rest.mT, rest).mul_(weight)])[0]
 
         self.seen = scatter
         nothing = left.new_empty(0)
-        return Residuals(nothing, cross_moments(spread, left, weight, scale, bias), nothing)
+        return Residuals(nothing, joint.cross_moments(spread, left, weight, scale, bias), nothing)
 
     def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
         own, state = self.posterior, self._refreshed(strength, rate)
@@ -484,7 +460,7 @@ class KeptRegression(LayerRegression):
             place = Place(place.centre, matmul(state.precision_tril.mT, place.centre - own.mean))
         assert self.seen is not None
         prior, scale = strength[..., None] * self.prior, own.prior_scale
-        return averaged_with(state, batch.cross, prior, scale, rate, place, self.seen)
+        return joint.averaged_with(state, batch.cross, prior, scale, rate, place, self.seen)
 
     def forget(self) -> None:
         """Factorise again at the next step, because the posterior's state was replaced."""
@@ -493,21 +469,18 @@ class KeptRegression(LayerRegression):
     def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
         """Return the state, with V⁻¹ factorised again if κ has changed enough.
 
-        On an accelerator, the host reads no values. So V⁻¹ is factorised at every step, and stored where κ
-        has changed enough.
+        On an accelerator, where no values are read, it is so at every step, and stored where it is due.
         """
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)
         stale = (average - used).abs() > STALE * used
         self.strengths = torch.stack([average, average.where(stale, used)])
         if not readable(stale) or bool(stale.any()):
-            precision, tril = factored(self.known, average[..., None] * self.prior)
+            precision, tril = joint.factored(self.known, average[..., None] * self.prior)
             if stale.numel() > 1 or not readable(stale):
                 where = stale[..., None, None]
-                precision, tril = (
-                    precision.where(where, state.precision),
-                    tril.where(where, state.precision_tril),
-                )
+                precision = precision.where(where, state.precision)
+                tril = tril.where(where, state.precision_tril)
             state = state._replace(precision=precision, precision_tril=tril)
         return state
 
@@ -545,7 +518,7 @@ def rows(values: Tensor) -> Tensor:
 
 
 def split_noise(noise: Tensor, posteriors: Sequence[ConjugateWeights]) -> tuple[Tensor, ...]:
-    """Split the standard normals of a network's draw, `[..., P]`, by layers in order of evaluation."""
+    """Split the normals of a draw, `[..., P]`, by layers in order of evaluation."""
     return noise.split([posterior.noise_size for posterior in posteriors], -1)
 
 

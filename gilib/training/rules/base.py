@@ -151,26 +151,26 @@ class Rule(Checked, ABC):
         default_num_samples: draws a step if `gilib.fit` is not given `num_samples`.
         supports_kl_weight: whether the objective contains a Kullback-Leibler term that `kl_weight` can
             weight.
+        schedule: of the learning rate, where a rule has such a field; None: the rate is constant.
     """
 
     default_num_samples: ClassVar[int] = 5
     supports_kl_weight: ClassVar[bool] = True
+    schedule: Schedule | None = None
 
     def factor(self, step: int, steps: int) -> float:
         """Return the learning rate's factor at `step` (from 0) of `steps`; 1 without a schedule."""
-        schedule: Schedule | None = getattr(self, "schedule", None)
-        return 1.0 if schedule is None else schedule(step, steps)
+        return 1.0 if self.schedule is None else self.schedule(step, steps)
 
     def total(self, steps: int) -> int | None:
         """Return the total number of steps if the schedule depends on it, for `check_total` to compare."""
-        schedule: Schedule | None = getattr(self, "schedule", None)
-        return steps if schedule is not None and schedule.needs_total else None
+        return steps if self.schedule is not None and self.schedule.needs_total else None
 
     def check_total(self, kept: int | None, steps: int) -> None:
         """Raise a `CheckpointError` if the schedule of the earlier part had another number of steps."""
         if kept not in (None, steps):
             raise CheckpointError(
-                f"the learning rates of this training follow {getattr(self, 'schedule', None)} over {kept} "
+                f"the learning rates of this training follow {self.schedule} over {kept} "
                 f"steps, and cannot go on over {steps}: ask for steps={kept}, or choose another file"
             )
 

@@ -105,24 +105,13 @@ def natural_step(
 ) -> tuple[Tensor, Tensor]:
     """Take a step of N(m, L Lᵀ), given gradients of the loss.
 
-    With A = 2γ Lᵀ ∂S L, the new covariance is S' = L (Id + A)⁻¹ Lᵀ. Where some eigenvalue of Id + A is not
-    above `floor`, Id + A + ½A² = ½ (Id + (Id + A)²) takes its place.
-
-    Args:
-        mean: m, `[..., M, O]`.
-        root: L, `[..., O, M, M]`; its upper triangle is not read.
-        d_mean: gradient of the loss with respect to m.
-        d_root: gradient of the loss with respect to L.
-        rate: γ.
-        floor: lower limit of the eigenvalues of Id + A: the smallest fraction of the precision that a step
-            keeps in any direction.
-
-    Returns:
-        m' and L', in the dtype of `mean`, computed in float64.
+    With A = 2γ Lᵀ ∂S L, the new covariance is S' = L (Id + A)⁻¹ Lᵀ. Where some eigenvalue of Id + A, the
+    fraction of the precision that a step keeps in a direction, is not above `floor`, Id + A + ½A² =
+    ½ (Id + (Id + A)²) takes its place. Means are `[..., M, O]`; roots are `[..., O, M, M]`, whose upper
+    triangles are not read. m' and L' have the dtype of the mean, and are computed in float64.
     """
     lower, gradient = root.double().tril(), d_root.double().tril()
-    # The lower triangle of Lᵀ ∂L is that of the symmetric matrix 2 Lᵀ ∂S L. With its diagonal halved, the
-    # triangle and its transpose add up to the whole matrix.
+    # The lower triangle of Lᵀ ∂L is that of 2 Lᵀ ∂S L; with its diagonal halved it is half of that matrix.
     half = (lower.mT @ gradient).tril()
     half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
     shift = _kept_positive(rate * (half + half.mT), floor)

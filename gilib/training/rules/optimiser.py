@@ -61,8 +61,7 @@ class NetworkAdam:
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
         """Move the parameters against their gradients; call it after `advance`.
 
-        No replica can be left out. The fused kernel, of accelerators and recorded steps, skips the step once
-        a bound was not finite, so that the parameters that caused it can still be examined.
+        A fused kernel skips the step once a bound was not finite: what caused it can still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             if gradient.stride() != parameter.stride():  # list operations are slow if strides differ

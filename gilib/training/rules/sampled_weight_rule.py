@@ -115,12 +115,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     ) -> Tensor:
         """Move the posterior of the k-th trained layer; the result, `[R, I, O]`, is finite if all went well.
 
-        Args:
-            k: index of the layer.
-            own: the layer.
-            gradients: the minibatch's gradients at the drawn weights.
-            weight: κ / N.
-            steps: number of steps so far, including this one.
+        The weight is κ / N, and the number of steps includes this one.
         """
 
     @abstractmethod
@@ -128,10 +123,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         """Return all statistics that the rule keeps, a list over layers by name."""
 
     def gradients(self, batch: Batch) -> tuple[Tensor, list[WeightGradients], list[Tensor]]:
-        """Return the bound, `[R]`, the gradients of every layer, and those of minus the bound by `others`.
-
-        All are of the whole minibatch, summed over the processes.
-        """
+        """Return the bound, `[R]`, and gradients by layers and by `others`, summed over the processes."""
         with self.problem.propagate_failures():
             bound, of_weights, gradients = self._gradients_of_share(batch)
         found = [bound, *gradients]
@@ -152,8 +144,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         recording = record(drawn.function, batch.x)
         steps = _weight_steps(recording.steps)
         steps = [steps[own.position] for own in self.trained]
-        # The loss of the data alone: its gradients must not contain those of log P - log Q, which the rules
-        # know in closed form. So the network's outputs are reused as a draw of density zero.
+        # The loss of the data alone, since rules know log P - log Q in closed form: a draw of density zero.
         known = Draw(lambda _: recording.output, torch.zeros_like(drawn.density))
         data = estimated_bound(known, problem.likelihood, batch.x, batch.y, num_data, 1.0) / num_data
         bound = (data + batch.kl_weight / num_data * drawn.density).mean(0)
@@ -203,8 +194,7 @@ class WeightGradients(NamedTuple):
 
     weights: Tensor  # W, `[S, R, I, O]`
     gradient: Tensor  # the gradient with respect to W, `[S, R, I, O]`
-    # the rule's statistics of the layer's inputs and of the gradients with respect to its outputs
-    statistics: tuple[Tensor, ...] = ()
+    statistics: tuple[Tensor, ...] = ()  # the rule's, of the layer's inputs and its outputs' gradients
 
 
 class TrainedLayer(NamedTuple):

@@ -219,9 +219,6 @@ class Coordinates:
 
 
 def chosen(window: Sequence[Tensor], filled: int, normal: Tensor) -> list[Tensor]:
-    """Choose one of the first `filled` states for every replica, uniformly.
-
-    The choice is a function of `normal`, `[R]`, which must be standard normal.
-    """
+    """Choose one of the first `filled` states for every replica, uniformly, by a standard normal, `[R]`."""
     place = (torch.special.ndtr(normal) * filled).long().clamp(max=filled - 1)
     return [ring.take_along_dim(place[None, ..., None, None], 0).squeeze(0) for ring in window]

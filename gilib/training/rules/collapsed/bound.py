@@ -111,14 +111,7 @@ def evidence(gram: Tensor, y: Tensor, noise: Tensor, jitter: float, weights: Ten
     """Return the bound if Z = X: log N(y; 0, K + σ²) - N jitter / (2σ²), with σ²/w for rows of weight w.
 
     This neglects what the jitter does to Q. The gradient ½ (ααᵀ - (K + σ²)⁻¹), with α = (K + σ²)⁻¹ y, is
-    written out, so that one inverse replaces autograd's pass.
-
-    Args:
-        gram: K, `[N, N]`.
-        y: targets, `[N, O]`.
-        noise: σ², `[G]`, or for every point, `[G, N]`.
-        jitter: the jitter of the process.
-        weights: w, `[N]`.
+    written out, so that one inverse replaces autograd's pass. The noise σ² is `[G]`, or `[G, N]`.
     """
     points, outputs = y.shape
     copies = outputs // len(noise)

@@ -26,9 +26,8 @@ MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not t
 class CollapsedModel(ABC):
     """A model whose bound has a closed form under its best posterior."""
 
-    # parameters of the network that are not searched, because the model sets them or leaves them as they are
-    known: Sequence[nn.Parameter]
-    own: Sequence[nn.Parameter] = ()  # parameters that are searched besides those of network and likelihood
+    known: Sequence[nn.Parameter]  # of the network, not searched, because the model sets them or leaves them
+    own: Sequence[nn.Parameter] = ()  # searched besides those of network and likelihood
 
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""
@@ -128,9 +127,8 @@ def left_out(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Yield, for pieces of the data, points, residuals e, 1 - h, where h is their leverage, and weights.
 
-    The leave-one-out error of a point is e / (1 - h). The leverage in the regression on a(x) is
-    h = |T⁻¹ a|² / σ², where B = T Tᵀ. If all points are inducing points, these are the leave-one-out errors
-    of exact regression. Of a row that counts as several, one is left out; of a part of a row, all of it.
+    The leave-one-out error of a point is e / (1 - h), with h = |T⁻¹ a|² / σ² and B = T Tᵀ; with all points as
+    inducing ones that of exact regression. Of a row that counts as several, one is left out.
     """
     inducing, pieces = process.inducing(), list(in_pieces(x.double(), y.double(), weights))
     _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in pieces), noise)
@@ -149,10 +147,7 @@ def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor
 
 
 def summed(process: SparseProcess, *data: Tensor) -> Sums:
-    """Compute the sums over all data, in pieces if they are many, so that memory does not grow with them.
-
-    The sums of a piece are computed again for their gradient. The arguments are those of `sums_of`.
-    """
+    """Compute `sums_of` all data; in pieces if they are many, which are computed again for their gradient."""
     inducing = process.inducing()
     if len(data[0]) <= WHOLE:
         return sums_of(inducing, *data)

@@ -56,9 +56,8 @@ class ProcessWithNoise(CollapsedModel):
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
         """Start the pseudo-outputs from the residuals of constant noise.
 
-        A point with residual e and leverage h has the standardised leave-one-out residual e / (σ √(1 - h)).
-        The logarithm of its square has mean -1.27 and variance π²/2 where the noise is σ². These logarithms
-        are averaged over the points that are nearest to each inducing input.
+        Logarithms of squared standardised leave-one-out residuals, e / (σ √(1 - h)), have mean -1.27 and
+        variance π²/2; they are averaged over the points that are nearest to each inducing input.
         """
         sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
@@ -84,10 +83,7 @@ class ProcessWithNoise(CollapsedModel):
 
     @torch.no_grad()
     def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
-        """Subtract the variance of rounding at every point, and scale σ² by the mean factor of that.
-
-        It is a geometric mean, so that the pattern g stays as it is.
-        """
+        """Scale σ² by the geometric mean of what subtracting the variance of rounding does at every point."""
         posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
         total = torch.zeros_like(self._variance)
         for part, own in in_pieces(x, weights):
@@ -108,8 +104,7 @@ class ProcessWithNoise(CollapsedModel):
                 sums_of(inducing, x_part, y_part[:, o, None], w_part, variance[o])
                 for (x_part, y_part, w_part), (variance, _) in parts
             )
-            # The sums belong to data that are divided by the deviation of the noise at each point; the log
-            # determinant of this scaling is added to the bound.
+            # These are of data divided by the noise's deviation; the scaling's log determinant is added.
             value, mean, factor = collapsed(sums, torch.ones_like(sums.squares))
             bound = bound + value - 0.5 * (weights * torch.cat([v[o] for v, _ in at]).log()).sum()
             self.mean.set_posterior(mean[:, 0], factor[0], o)
