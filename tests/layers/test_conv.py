@@ -37,20 +37,6 @@ def draw(layer, *lead, samples=3):
     return layer.draw(images(*lead, POINTS) if layer.needs_inducing else None, samples, generator=seeded(5))
 
 
-@EVERY
-@pytest.mark.parametrize("stride", [1, 2])
-def test_a_draw_is_a_convolution(name, stride):
-    layer = built(POSTERIORS[name], stride=stride, padding=(0, 1))
-    function, log_pq = draw(layer)
-    assert function.weights.shape == (3, 18, OUTPUTS) and log_pq.shape == (3,)
-    x = images(6)
-    outputs = function(x)
-    for s in range(3):
-        kernel = function.weights[s].mT.reshape(OUTPUTS, 2, 3, 3)
-        assert_equal(outputs[s], conv2d(x, kernel, stride=stride, padding=(0, 1)).detach())
-    assert outputs.shape[2:] == layer.build(SHAPE, BuildContext(POINTS, dtype=D))
-
-
 @pytest.mark.parametrize(
     ("kernel", "settings", "prior"),
     [
@@ -144,28 +130,19 @@ def test_replicas_and_samples_are_separate_layers(name):
             assert_equal(outputs[s, r].detach(), alone(x[s, r])[0].detach(), 1e-10)
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(
     ("weights", "points"), [((3, 2), ()), ((3, 2), (2,)), ((1,), (4,)), ((), (4,)), ((3,), (1,))]
 )
-def test_images_broadcast_against_weights(weights, points):
-    function = gilib.layers.conv.Conv2dFunction(normals(*weights, 18, 3), Conv2d(2, 3, 3).windows, SHAPE)
-    x = images(*points, 6)
-    lead = torch.broadcast_shapes(weights, points)
+def test_a_function_is_a_convolution_and_its_images_broadcast(weights, points, stride):
+    layer, x = built(stride=stride, padding=(0, 1)), images(*points, 6)
+    function, lead = layer.function(normals(*weights, 18, OUTPUTS)), torch.broadcast_shapes(weights, points)
     outputs = function(x)
-    assert outputs.shape == (*lead, 6, 3, 5, 4)
+    assert outputs.shape == (*lead, 6, *layer.build(SHAPE, BuildContext(POINTS, dtype=D)))
     kernels = function.weights.mT.unflatten(-1, (2, 3, 3)).expand(*lead, 3, 2, 3, 3).reshape(-1, 3, 2, 3, 3)
     each = zip(x.expand(*lead, *x.shape[-4:]).reshape(-1, 6, *SHAPE), kernels, strict=True)
-    assert_equal(outputs.reshape(-1, 6, 3, 5, 4), torch.stack([conv2d(a, b, padding=1) for a, b in each]))
-
-
-def test_pseudo_outputs_and_precisions_exist_from_construction():
-    layer = Conv2d(2, 3, (3, 5), gilib.GlobalInducing(), stride=2, padding=0)
-    assert layer.build((2, 9, 8), BuildContext(7, (2,), dtype=D)) == (3, 4, 2)
-    shapes = {key: tuple(p.shape) for key, p in layer.named_parameters()}
-    assert shapes == {
-        "weights.pseudo.outputs": (2, 7, 3, 4, 2),
-        "weights.pseudo.scaled_log_precision": (2, 7),
-    }
+    wanted = torch.stack([conv2d(a, b, stride=stride, padding=(0, 1)) for a, b in each])
+    assert_equal(outputs.flatten(0, -5), wanted)
 
 
 def test_local_inducing_points_are_patches_as_many_as_the_fan_in():

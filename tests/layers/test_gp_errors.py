@@ -28,7 +28,6 @@ def deep(*widths, **settings):
 
 
 VALUES = {
-    "unequal widths": (lambda: network(gilib.GP(2, 3), gilib.GP(2, 1)), r"layer 1: GP\(2 → 1\) takes points"),
     "unequal widths in a sum": (
         lambda: network(gilib.Sum([gilib.GP(2, 3), gilib.layers.FixedLinear(2, 2)])),
         r"the branches of a sum must give one shape, got \[\[3\], \[2\]\]",
@@ -60,12 +59,6 @@ VALUES = {
     ),
     "start: method": (lambda: gilib.models.inducing_start(X, 3, "kmedoids"), "unknown method 'kmedoids':"),
     "start: too many": (lambda: gilib.models.inducing_start(X, 9), "at least as many training inputs, got 8"),
-    "a path at narrow points": (lambda: draw()(X[:, :1]), r"takes points \[..., N, 2\], got \[8, 1\]"),
-    "a path at one point": (lambda: draw()(X[0]), r"takes points \[..., N, 2\], got \[2\]"),
-    "a joint draw at narrow points": (
-        lambda: network(gilib.GP(2, 1)).joint_draw(3, 8)(X[:, :1]),
-        r"takes points \[..., N, 2\], got \[8, 1\]",
-    ),
     "a layer drawn from fewer inducing points": (
         lambda: next(iter(network(gilib.GP(2, 1)).layers)).draw(Z[:4]),
         r"GP\(2 → 1\) was built for inducing inputs \[..., 5, 2\], got \[4, 2\]",

@@ -78,6 +78,10 @@ DENSE = {
     "from the prior": (FromPrior(), of_prior),
     **{f"global, {kind}": (GlobalInducing(kind, 0.4), of_inducing) for kind in PRECISIONS},
     **{f"local, {kind}": (LocalInducing(None, kind, 0.4), of_inducing) for kind in PRECISIONS},
+    **{
+        f"marginalised, {kind}": (LocalInducing(None, kind, 0.4, marginalise=True), of_inducing)
+        for kind in PRECISIONS
+    },
     "free": (FreeGaussian(initial_scale=0.7), of_free),
     "propagated": (PropagatedGaussian(0.5), of_free),
 }
@@ -88,7 +92,7 @@ SIZES = [(5, 4, 3), (3, 10, 2), (1, 2, 1)]
 def problem(name, size, make_prior, generator):
     """Module, features, prior precision, and the dense Gaussians of Q and P over the columns of W."""
     (points, fan_in, outputs), (spec, dense) = size, DENSE[name]
-    process = isinstance(spec, FreeGaussian | PropagatedGaussian)
+    process = dense is of_free or "marginalised" in name
     site = InducingOutputs(points, outputs) if process else DenseWeights(fan_in, outputs, True)
     module = shaken(spec.build(site, BuildContext(points, generator=generator)), 0.3)
     prior = ScaledIdentity(torch.ones(()), points) if process else make_prior(generator, fan_in)
@@ -134,6 +138,7 @@ def test_what_is_integrated_out_costs_its_divergence(name, size, make_prior, gen
     if module.distribution_size == 0:
         mean, blocks, log_pq = module.distribution(features, prior, torch.zeros(3, 0))
         assert_equal(mean.mT.flatten(), q.mean, 1e-9)
+        blocks = blocks.expand(size[2], -1, -1)
         assert_equal(torch.block_diag(*blocks), q.covariance_matrix, 1e-9)
         found.append(log_pq)
     for log_pq in found:
