@@ -11,9 +11,9 @@ from gilib.draws import JointDraw
 from gilib.randomness import Noise, NoiseSize
 from gilib.structured import MeanField
 from tests.structured import oracle
-from tests.structured.reading import DEEP, FAMILIES, dense_root, layer_of, network, oracle_of
+from tests.structured.reading import DEEP, FAMILIES, layer_of, network, oracle_of
 from tests.structured.test_pattern import Chain
-from tests.support import D, assert_equal, normals, seeded
+from tests.support import assert_equal, normals, seeded
 
 X = normals(6, 2, seed=41)
 NOISE = 0.3
@@ -46,13 +46,6 @@ def test_the_bound_and_its_gradient(family, large, monkeypatch):
     for key, a, b in zip(parameters, found, wanted, strict=True):
         assert bool((b != 0).any()), key
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6 * float(b.abs().max()), msg=key)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_patterns_of_the_factor(family):
-    """Which blocks there are: those of the oracle's mask, below the diagonal blocks."""
-    net = network(family)
-    assert torch.equal((dense_root(net) != 0).to(D), oracle.mask(*DEEP, family))
 
 
 @pytest.mark.parametrize("width", [2, 3])
