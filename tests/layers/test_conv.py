@@ -75,11 +75,11 @@ def test_the_posterior_is_dense_regression_on_patches(kernel, settings, prior):
     ],
 )
 def test_few_windows_give_the_same_posterior_from_a_system_of_their_number(prior, settings):
-    """Means, ratios and gradients of both systems: 216 inputs, at most 36 windows, samples and replicas."""
+    """Means and ratios of both systems: 216 inputs, at most 36 windows, samples and replicas."""
     shape = (24, 3, 3)
     layer = built(prior=PRIORS[prior], shape=shape, replicas=(2,), **settings)
     assert layer.weights.is_few
-    x = images(3, 2, POINTS, shape=shape).requires_grad_()
+    x = images(3, 2, POINTS, shape=shape)
     precision, _ = layer.hyperparameters.draw(normals(3, 2, layer.hyperparameters.noise_size))
     few = layer.weights.condition(x, precision)
     assert isinstance(few, gilib.regression.DualWeightPosterior)
@@ -88,14 +88,6 @@ def test_few_windows_give_the_same_posterior_from_a_system_of_their_number(prior
     weights, log_pq = few.draw(normals(3, 2, layer.fan_in, OUTPUTS))
     ratio = prior_log_prob(weights, precision, OUTPUTS) - whole.log_prob(weights)
     assert_equal(log_pq.detach(), ratio.detach(), 1e-8)
-    inputs = [x, layer.weights.pseudo.outputs, layer.weights.pseudo.scaled_log_precision]
-    probe = normals(*weights.shape, seed=8)
-    for ours, theirs in zip(
-        torch.autograd.grad((few.mean * probe).sum(), inputs, retain_graph=True),
-        torch.autograd.grad((whole.mean * probe).sum(), inputs),
-        strict=True,
-    ):
-        assert_equal(ours, theirs, 1e-8)
 
 
 @EVERY

@@ -22,15 +22,21 @@ LEARNED = pytest.mark.parametrize("spec", list(ALL.values())[2:], ids=list(ALL)[
 
 
 @pytest.mark.parametrize("pixels", [1, 9])
-@pytest.mark.parametrize(("spec", "variance"), [(NealPrior(0.3), 0.09), (StandardPrior(), None)])
-def test_variances_of_fixed_priors(spec, variance, pixels):
-    """Neal's are divided by the fan-in, those of the standard prior are 1; nothing is drawn or learned."""
+@pytest.mark.parametrize(
+    ("spec", "variance"),
+    [(NealPrior(0.3), 0.09), (StandardPrior(), None), (NealPrior(0.3, learn=True), 0.09)],
+    ids=["neal", "standard", "neal-learned"],
+)
+def test_variances_of_priors_from_which_nothing_is_drawn(spec, variance, pixels):
+    """Neal's are divided by the fan-in, those of the standard prior are 1; a scale may be learned."""
     module, fan_in = prior_module(spec, CHANNELS, pixels), CHANNELS * pixels
     precision, log_pq = module.draw(torch.zeros(5, 0))
     wanted = (1.0 if variance is None else variance / fan_in) * torch.eye(fan_in)
     torch.testing.assert_close(torch.linalg.inv(precision.dense()), wanted)
     assert float(log_pq) == 0.0 and module.noise_size == 0
-    assert list(module.parameters()) == [] and list(module.state_dict()) == ["scale"]
+    learned = spec == NealPrior(0.3, learn=True)
+    assert len(list(module.parameters())) == learned
+    assert list(module.state_dict()) == (["log_scale"] if learned else ["scale"])
 
 
 @pytest.mark.parametrize("other", [NealPrior(5.0), StandardPrior()])
