@@ -10,7 +10,6 @@ from gilib.config import describe, rebuild
 from gilib.kernels import (
     RBF,
     ArcCosine,
-    Cosine,
     DotProduct,
     Kernel,
     KernelProduct,
@@ -85,11 +84,6 @@ def test_names_of_columns_become_numbers():
     wanted = RBF().on(1, 0) * Matern() + (RBF().on(0) + White()).on(1, 2)  # the inner one is of what is left
     assert kernel.numbered(["a", "b", "c"]) == wanted
     assert wanted.numbered(["a", "b", "c"]) == wanted
-
-
-def test_a_spectral_mixture_is_a_sum_of_products():
-    kernel = spectral_mixture([2.0, 0.5], [3.0, (1.0, 2.0, 3.0)], [0.7, 0.2])
-    assert kernel == RBF(3.0, 0.7) * Cosine(2.0) + RBF((1.0, 2.0, 3.0), 0.2) * Cosine(0.5)
 
 
 def test_two_equal_terms_have_hyper_parameters_of_their_own():

@@ -105,23 +105,6 @@ def test_one_pixel_is_a_dense_layer_without_bias(name):
     assert_equal(one.log_pq.detach(), other.log_pq.detach(), 1e-10)
 
 
-@EVERY
-def test_replicas_and_samples_are_separate_layers(name):
-    several, one = (built(POSTERIORS[name], PRIORS["spatial"], replicas=axes) for axes in ((2,), ()))
-    u, noise, x = images(3, 2, POINTS), several.base_noise(3, seeded(2)), images(3, 2, 6, seed=4)
-    together = several.draw(u, noise=noise)
-    outputs = together(x)
-    for r in range(2):
-        with torch.no_grad():
-            for key, parameter in one.named_parameters():
-                parameter.copy_(several.get_parameter(key)[r])
-        for s in range(3):
-            alone = one.draw(u[s, r], noise=noise[s : s + 1, r])
-            assert_equal(together.function.weights[s, r].detach(), alone.function.weights[0].detach(), 1e-10)
-            assert_equal(together.log_pq[s, r].detach(), alone.log_pq[0].detach(), 1e-10)
-            assert_equal(outputs[s, r].detach(), alone(x[s, r])[0].detach(), 1e-10)
-
-
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(
     ("weights", "points"), [((3, 2), ()), ((3, 2), (2,)), ((1,), (4,)), ((), (4,)), ((3,), (1,))]

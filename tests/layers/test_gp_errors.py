@@ -77,7 +77,6 @@ VALUES = {
 KINDS = {
     "a posterior over weights": (lambda: gilib.GP(2, 1, posterior=gilib.Factorised()), "got Factorised"),
     "the prior as a posterior": (lambda: gilib.GP(2, 1, posterior=gilib.FromPrior()), "one over what it is"),
-    "a posterior's class": (lambda: gilib.GP(2, 1, posterior=gilib.FreeGaussian), r"write FreeGaussian\(\)"),
     "one layer with a width": (
         lambda: gilib.models.sparse_gp(2, 1, inducing_points=Z, width=1, depth=2),
         "the settings replicas, generator, dtype, jitter, num_features, but no depth, width",
