@@ -80,6 +80,7 @@ def test_patterns_are_those_of_the_paper():
     """Three layers of 2, 2 and 1: diagonal, the stripe between the hidden layers, and the last row."""
     assert Pattern(MeanField(), (2, 1), (3, 3)).factor == ((0,), (1,), (2,))
     assert Pattern(FullyCoupled(), (2, 1), (3, 3)).factor == ((0,), (0, 1), (0, 1, 2))
+    assert Pattern(StripesAndArrow(), (1, 1, 1, 1), (2, 2, 2, 2)).factor[2] == (0, 1, 2)
     pattern = Pattern(StripesAndArrow(), (2, 2, 1), (3, 3, 3))
     assert pattern.factor == ((0,), (1,), (0, 2), (1, 3), (0, 1, 2, 3, 4))
     assert set(pattern.covariance) == {(r, c) for r, row in enumerate(pattern.factor) for c in row}
