@@ -20,7 +20,7 @@ from gilib.kernels import (
     spectral_mixture,
 )
 from tests.kernels.cases import INPUTS, KERNELS, function, module
-from tests.support import D, assert_equal, normals
+from tests.support import D, assert_equal, normals, refusals
 
 VALUES = {
     "one of them 0": (lambda: RBF((1.0, 0.0)), r"lengthscale\[1\] must be a positive finite number, got 0.0"),
@@ -55,11 +55,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", [*VALUES, *KINDS])
-def test_what_is_refused(name):
-    call, message = (VALUES | KINDS)[name]
-    with pytest.raises(ValueError if name in VALUES else TypeError, match=message):
-        call()
+test_values_that_do_not_fit = refusals(VALUES)
+test_things_of_the_wrong_kind = refusals(KINDS, TypeError)
 
 
 @pytest.mark.parametrize("name", KERNELS)

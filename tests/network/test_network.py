@@ -5,16 +5,7 @@ import torch
 from torch import nn
 
 import gilib
-from tests.support import (
-    PAIRS,
-    POSTERIORS,
-    PRIORS,
-    D,
-    assert_equal,
-    normals,
-    seeded,
-    small_net,
-)
+from tests.support import PAIRS, POSTERIORS, PRIORS, D, assert_equal, normals, seeded, small_net
 
 MIXED = {
     "fac→gi": (gilib.Factorised(), gilib.GlobalInducing()),
