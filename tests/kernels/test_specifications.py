@@ -85,7 +85,6 @@ def test_names_of_columns_become_numbers():
 
 def test_two_equal_terms_have_hyper_parameters_of_their_own():
     built = module(RBF() + RBF())
-    assert len(list(built.parameters())) == 4
     assert len({id(parameter) for parameter in built.parameters()}) == 4
 
 

@@ -12,6 +12,7 @@ MIXED = {
     "rand→gi": (gilib.FromPrior(), gilib.GlobalInducing()),
     "li→gi": (gilib.LocalInducing(num_inducing=4), gilib.GlobalInducing()),
     "gi→fac": (gilib.GlobalInducing(), gilib.Factorised()),
+    "mvg": gilib.posteriors.MatrixGaussian(3.0),
 }
 EVERY = {**POSTERIORS, **MIXED}
 WITH_PRIORS = pytest.mark.parametrize(
