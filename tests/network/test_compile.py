@@ -31,9 +31,10 @@ def conjugate():
 
 
 def images():
-    """A convolution with a spatial prior and a stride, normalised, and pooling."""
-    layers = [Conv2d(2, 3, 3, prior=gilib.SpatialIWPrior(), stride=2), InducingBatchNorm(), nn.MaxPool2d(2)]
-    return gilib.Network(IMAGES, [*layers, nn.ReLU(), nn.Flatten(), Linear(3, 2)], generator=seeded())
+    """A convolution with a spatial prior and a stride, pooling, and what takes statistics of the pooled."""
+    layers = [Conv2d(2, 3, 3, prior=gilib.SpatialIWPrior(), stride=2), nn.MaxPool2d(2), InducingBatchNorm()]
+    layers += [nn.ReLU(), nn.Flatten(), Linear(3, 2, gilib.Factorised())]
+    return gilib.Network(IMAGES, layers, generator=seeded())
 
 
 def structured():
