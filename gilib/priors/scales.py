@@ -129,8 +129,8 @@ class _LearnedScale(PriorModule):
     def draw(self, noise: Tensor) -> tuple[SymmetricOperator, Tensor]:
         shape, rate = self.spec.shape + self.log_alpha.exp(), self.spec.rate + self.log_beta.exp()
         scale = gamma_from_normal(shape, noise[..., 0]) / rate  # [S, R]
-        known = (torch.full_like(scale, value) for value in (self.spec.shape, self.spec.rate))
-        prior = Gamma(*known, validate_args=False)
+        known = torch.full_like(scale, self.spec.shape), torch.full_like(scale, self.spec.rate)
+        prior = Gamma(known[0], known[1], validate_args=False)
         log_pq = prior.log_prob(scale) - Gamma(shape, rate, validate_args=False).log_prob(scale)
         precision = self.size * scale if self.spec.parameterisation == "paper" else self.size * scale.rsqrt()
         return ScaledIdentity(precision, self.size), log_pq
