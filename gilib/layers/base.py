@@ -239,6 +239,7 @@ class OfVectors:
     out_features: int  # O
 
     def input_shape(self) -> Shape:
+        """Return (D,), the shape of one input point."""
         return (self.in_features,)
 
     def describe(self) -> str:
