@@ -11,15 +11,11 @@ from tests.support import D, normals, refusals, seeded
 
 Z, X, Y = normals(5, 2), normals(8, 2, seed=1), normals(8, 1, seed=2)
 NAN = Z.clone().index_fill_(0, torch.tensor([2]), math.nan)
-FREE, LOCAL, GLOBAL = gilib.FreeGaussian(5), gilib.LocalInducing(5), gilib.GlobalInducing()
+FREE, GLOBAL = gilib.FreeGaussian(5), gilib.GlobalInducing()
 
 
 def network(*layers, inducing=Z, **settings):
     return gilib.Network(inducing, list(layers), generator=seeded(), **settings)
-
-
-def draw():
-    return network(gilib.GP(2, 1)).draw(3, generator=seeded())
 
 
 def deep(*widths, **settings):
