@@ -145,12 +145,10 @@ class Network(nn.Module, Checked):
     def _set_inducing_points(self, given: Tensor | None, context: BuildContext) -> None:
         self.inducing_points = None
         self._inducing_shape = None if given is None else list(given.shape)  # local layers take M from it
-        if given is None:
-            if self.layers.needs_inducing:
-                raise ValueError("a layer with GlobalInducing needs inducing_points [M, D], got None")
-            return
         if not self.layers.needs_inducing:
             return
+        if given is None:
+            raise ValueError("a layer with GlobalInducing needs inducing_points [M, D], got None")
         shape = (*self.replicas, *given.shape[-1 - len(self.input_shape) :])
         value = given.detach().to(dtype=context.dtype)
         self.inducing_points = nn.Parameter(value.expand(shape).clone())

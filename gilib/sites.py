@@ -110,9 +110,8 @@ class Site(ABC):
     def pseudo_outputs(self, points: int) -> Shape:
         """The shape of the pseudo-outputs of M inducing points."""
 
-    @abstractmethod
-    def check_precision(self, kind: str) -> None:
-        """Raise unless pseudo-outputs here can have precisions of this kind."""
+    def check_precision(self, kind: str) -> None:  # noqa: B027 (optional)
+        """Raise ValueError unless pseudo-outputs here can have precisions of this kind; any, by default."""
 
     @abstractmethod
     def as_dense(self) -> DenseWeights:
@@ -143,9 +142,6 @@ class DenseWeights(Site):
 
     def pseudo_outputs(self, points: int) -> Shape:
         return points, self.outputs
-
-    def check_precision(self, kind: str) -> None:
-        """Any kind will do."""
 
     def as_dense(self) -> DenseWeights:
         return self

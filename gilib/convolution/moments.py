@@ -147,10 +147,12 @@ def _batch_first(part: Tensor, dim: int | None, rank: int) -> Tensor:
 
 
 def _lead(x: Tensor, y: Tensor, precision: Tensor | None) -> torch.Size:
-    shapes = [x.shape[:-4], y.shape[:-4]]
-    if precision is not None:
-        shapes.append(precision.shape[:-1])
-    return torch.broadcast_shapes(*shapes)
+    shapes = [x.shape[:-4], y.shape[:-4], *([] if precision is None else [precision.shape[:-1]])]
+    try:
+        return torch.broadcast_shapes(*shapes)
+    except RuntimeError:
+        given = " and ".join(str(list(shape)) for shape in shapes)
+        raise ValueError(f"leading axes must broadcast, got {given}") from None
 
 
 def _each(
@@ -195,7 +197,6 @@ def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | Non
             raise ValueError(f"{name} is empty: its shape is {list(value.shape)}")
     _check_outputs(x, y, windows)
     _same(x, y, "y")
-    shapes = [x.shape[:-4], y.shape[:-4]]
     if precision is not None:
         _same(x, check_is_tensor(precision, "precision"), "precision")
         if precision.shape[-1:] != x.shape[-4:-3]:
@@ -205,12 +206,7 @@ def check_images(x: Tensor, y: Tensor, windows: Windows, precision: Tensor | Non
             )
         if readable(precision) and bool((precision < 0).any()):
             raise ValueError("precision must not be negative: it weights the images")
-        shapes.append(precision.shape[:-1])
-    try:
-        torch.broadcast_shapes(*shapes)
-    except RuntimeError:
-        given = " and ".join(str(list(shape)) for shape in shapes)
-        raise ValueError(f"leading axes must broadcast, got {given}") from None
+    _lead(x, y, precision)
 
 
 def _check_outputs(x: Tensor, y: Tensor, windows: Windows) -> None:

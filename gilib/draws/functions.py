@@ -66,12 +66,8 @@ class GaussianFunction(ABC):
         return Moments(self(x))
 
 
-class FixedFunction(ABC):
+class FixedFunction:
     """A layer's function that is not random itself, such as an activation."""
-
-    @abstractmethod
-    def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate at `x`, `[..., N, D]`."""
 
 
 class Composite(ABC):

@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -85,17 +86,32 @@ def _everywhere(value: Tensor, x: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Stationary(KernelFunction):
-    """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|."""
+class OfInputs(KernelFunction):
+    """A kernel of points with D coordinates; a random feature needs a normal for each, and `extra` others."""
 
-    lengthscale: Tensor  # ℓ
-    variance: Tensor  # σ²
+    extra: ClassVar[int] = 1  # for the phase of a wave
     inputs: int  # D
 
     @property
     def feature_noise(self) -> int:
-        """D normals for a frequency and one for a phase."""
-        return self.inputs + 1
+        return self.inputs + self.extra
+
+
+@dataclass(frozen=True)
+class Homogeneous(OfInputs):
+    """A kernel with the same variance everywhere."""
+
+    variance: Tensor  # σ²
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        return _everywhere(self.variance[..., 0].to(x.dtype), x)
+
+
+@dataclass(frozen=True)
+class Stationary(Homogeneous):
+    """A kernel that depends on its two points only through the distance r = |(x - x') / ℓ|."""
+
+    lengthscale: Tensor  # ℓ
 
     def scaled(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         """Return both sets of points in units of the lengthscales, `[..., D, N]`, in float64.
@@ -111,9 +127,6 @@ class Stationary(KernelFunction):
         left, right = self.scaled(a, b)
         squares = left.square().sum(-2)[..., None] + right.square().sum(-2)[..., None, :]
         return squares - 2 * left.mT @ right, squares
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return √2 σ cos(ωᵀx + b), with ω drawn from the spectral density and b uniform on a full turn."""
@@ -174,12 +187,8 @@ class MaternFunction(Stationary):
 class RationalQuadraticFunction(Stationary):
     """The rational quadratic kernel, σ² (1 + r² / 2α)^-α, a mixture of RBF kernels."""
 
+    extra: ClassVar[int] = 2  # for a phase, and for the variable that scales the frequency
     alpha: Tensor  # α
-
-    @property
-    def feature_noise(self) -> int:
-        """D normals for a frequency, one for a phase, and one for the variable that scales the frequency."""
-        return self.inputs + 2
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         distances = self.distances(a, b)[0].clamp_min(0.0)
@@ -193,16 +202,10 @@ class RationalQuadraticFunction(Stationary):
 
 
 @dataclass(frozen=True)
-class CosineFunction(KernelFunction):
+class CosineFunction(OfInputs):
     """The cosine kernel, Π_d cos(2π (x_d - x'_d) / p_d)."""
 
     period: Tensor  # p
-    inputs: int  # D
-
-    @property
-    def feature_noise(self) -> int:
-        """D normals for signs and one for a phase."""
-        return self.inputs + 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Map each coordinate to a circle, and multiply the inner products of all coordinates."""
@@ -219,25 +222,13 @@ class CosineFunction(KernelFunction):
         return math.sqrt(2) * torch.cos(2 * math.pi * (x @ frequencies.mT + phases.mT))
 
 
-@dataclass(frozen=True)
-class WhiteFunction(KernelFunction):
+class WhiteFunction(Homogeneous):
     """White noise: σ² between a row and itself, 0 between two rows."""
-
-    variance: Tensor  # σ²
-    inputs: int  # D
-
-    @property
-    def feature_noise(self) -> int:
-        """D normals for a frequency and one for a phase."""
-        return self.inputs + 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Return zeros, because different rows share no noise."""
         lead = torch.broadcast_shapes(self.variance.shape[:-2], a.shape[:-2], b.shape[:-2])
         return a.new_zeros((), dtype=longer(a, b)).expand(*lead, a.shape[-2], b.shape[-2])
-
-    def diagonal(self, x: Tensor) -> Tensor:
-        return _everywhere(self.variance[..., 0].to(x.dtype), x)
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:
         """Return waves that are independent at points more than `APART` away, without gradients in x."""
@@ -251,12 +242,11 @@ class WhiteFunction(KernelFunction):
 
 
 @dataclass(frozen=True)
-class OfAugmented(KernelFunction):
+class OfAugmented(OfInputs):
     """A kernel of the augmented points x̃ = (√v_1 x_1, ..., √v_D x_D, √b)."""
 
     weight_variance: Tensor  # v
-    bias_variance: Tensor | None  # b; None: there is no coordinate √b
-    inputs: int  # D
+    bias_variance: Tensor | None = field(default=None, kw_only=True)  # b; None: there is no coordinate √b
 
     def augmented(self, x: Tensor) -> Tensor:
         """Return the augmented points, `[..., N, D + 1]`."""
@@ -271,13 +261,9 @@ class OfAugmented(KernelFunction):
 class ArcCosineFunction(OfAugmented):
     """The arc-cosine kernels of order 0 and 1 (Cho & Saul, 2009)."""
 
+    extra: ClassVar[int] = 2  # for a bias and for a sign
     variance: Tensor  # σ²
     order: int  # 0 or 1
-
-    @property
-    def feature_noise(self) -> int:
-        """D normals for weights, one for a bias and one for a sign."""
-        return self.inputs + 2
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
         """Compute the values from the angles between the augmented points, in float64."""
@@ -405,9 +391,8 @@ def select(x: Tensor, columns: tuple[int, ...]) -> Tensor:
 def periodic(lengthscale: Tensor, variance: Tensor, period: Tensor, inputs: int) -> KernelFunction:
     """Return σ² exp(-2 Σ_d sin²(π (x_d - x'_d) / p_d) / ℓ_d²), the RBF kernel between points on circles."""
     wide = lengthscale.expand(*lengthscale.shape[:-1], inputs)
-    return Warped(
-        RBFFunction(torch.cat([wide, wide], -1), variance, 2 * inputs), partial(on_circles, period=period)
-    )
+    between = RBFFunction(2 * inputs, variance, torch.cat([wide, wide], -1))
+    return Warped(between, partial(on_circles, period=period))
 
 
 def selected(parts: tuple[KernelFunction, ...], columns: tuple[int, ...]) -> KernelFunction:

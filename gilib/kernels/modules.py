@@ -93,9 +93,7 @@ class CombinedKernel(KernelModule):
     """Several kernels combined into one by `combine`, a function of a tuple of kernels."""
 
     def __init__(
-        self,
-        parts: Sequence[KernelModule],
-        combine: Callable[[tuple[KernelFunction, ...]], KernelFunction],
+        self, parts: Sequence[KernelModule], combine: Callable[[tuple[KernelFunction, ...]], KernelFunction]
     ):
         super().__init__()
         self.parts, self.combine = nn.ModuleList(parts), combine

@@ -287,13 +287,10 @@ class DotProduct(Kernel):
             check_scale(self.bias_variance, "bias_variance")
 
     def build(self, inputs: int, context: BuildContext) -> KernelModule:
-        function = functions.DotProductFunction
         starts = {"weight_variance": Start(self.weight_variance, inputs)}
-        if self.bias_variance == 0:
-            return BasicKernel(starts, partial(function, inputs=inputs, bias_variance=None), context)
-        return BasicKernel(
-            {**starts, "bias_variance": Start(self.bias_variance)}, partial(function, inputs=inputs), context
-        )
+        if self.bias_variance != 0:
+            starts["bias_variance"] = Start(self.bias_variance)
+        return BasicKernel(starts, partial(functions.DotProductFunction, inputs=inputs), context)
 
 
 @dataclass(frozen=True)

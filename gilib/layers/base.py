@@ -232,6 +232,21 @@ class Layer(nn.Module, Part, ABC):
                 check_same_kind(given, "noise", like)
 
 
+class OfVectors:
+    """What a part of a network from D to O numbers says of itself."""
+
+    in_features: int  # D
+    out_features: int  # O
+
+    def input_shape(self) -> Shape:
+        """Return (D,), the shape of one input point."""
+        return (self.in_features,)
+
+    def describe(self) -> str:
+        """Return `Name(D → O)`."""
+        return f"{type(self).__name__}({self.in_features} → {self.out_features})"
+
+
 def _first_number(module: nn.Module) -> tuple[nn.Module, str] | None:
     """Return owner and name of a module's first floating-point parameter or buffer; None if it has none."""
     for owner in module.modules():

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from gilib.arguments import Count
 from gilib.draws import AnyDrawn, FixedFunction
-from gilib.layers.base import Layer
+from gilib.layers.base import Layer, OfVectors
 from gilib.layers.linear import LinearFunction
 from gilib.posteriors import BuildContext
 from gilib.randomness import Noise
@@ -15,7 +15,7 @@ from gilib.sites import Shape
 from gilib.validation import check_tensor, check_width
 
 
-class FixedLinear(Layer):
+class FixedLinear(OfVectors, Layer):
     """The function x ↦ x P, which is the same in every draw and is not trained.
 
     Added to a Gaussian process, it is the mean function: `Sum([GP(D, O), FixedLinear(D, O, P)])`.
@@ -54,12 +54,6 @@ class FixedLinear(Layer):
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
         return mode(LinearMap(self.matrix.clone(), bias=False), noise.zeros)
-
-    def input_shape(self) -> Shape:
-        return (self.in_features,)
-
-    def describe(self) -> str:
-        return f"FixedLinear({self.in_features} → {self.out_features})"
 
 
 class LinearMap(LinearFunction, FixedFunction):

@@ -12,7 +12,7 @@ from gilib.arguments import Count, Fraction
 from gilib.draws import AnyDrawn, Draw, Drawn, Estimate, JointDraw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
-from gilib.layers.base import Layer
+from gilib.layers.base import Layer, OfVectors
 from gilib.linalg import ScaledIdentity
 from gilib.posteriors import BuildContext, GlobalInducing, InducingPosterior, Posterior, PosteriorModule
 from gilib.processes import Inducing, Jointly, Marginals, Path
@@ -21,7 +21,7 @@ from gilib.sites import InducingOutputs, Shape
 from gilib.validation import check_instance, check_tensor, check_width, from_numpy
 
 
-class GP(Layer):
+class GP(OfVectors, Layer):
     """Gaussian processes f_o ~ GP(0, k), o = 1 ... O, with a posterior over their values u at M inputs.
 
     These inducing outputs are u = R w, where K = R Rᵀ is their kernel matrix. So w are weights with features
@@ -160,12 +160,6 @@ class GP(Layer):
         else:
             function = Path.of(process, distribution, drawn, path, self.num_features)
         return mode(function, log_pq, root.to(drawn.dtype) @ drawn if self.carries else None)
-
-    def input_shape(self) -> Shape:
-        return (self.in_features,)
-
-    def describe(self) -> str:
-        return f"GP({self.in_features} → {self.out_features})"
 
 
 def check_inducing_posterior(posterior: object) -> InducingPosterior:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from gilib.arguments import Count
+from gilib.layers.base import OfVectors
 from gilib.layers.weights import WeightLayer
 from gilib.linalg.products import matmul
 from gilib.posteriors import BuildContext, Posterior
@@ -16,7 +17,7 @@ from gilib.sites import DenseWeights, Shape
 from gilib.validation import check_points_kind, check_width
 
 
-class Linear(WeightLayer):
+class Linear(OfVectors, WeightLayer):
     """A dense layer F = X W with weights W `[I, O]`; a bias is one more input, which is always 1.
 
     Args:
@@ -60,12 +61,6 @@ class Linear(WeightLayer):
             return inducing
         ones = inducing.new_ones(()).expand(*inducing.shape[:-1], 1)
         return torch.cat([inducing, ones], -1)
-
-    def input_shape(self) -> Shape:
-        return (self.in_features,)
-
-    def describe(self) -> str:
-        return f"Linear({self.in_features} → {self.out_features})"
 
 
 class LinearFunction:

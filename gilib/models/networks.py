@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -109,7 +110,7 @@ def lenet(
     (10,)
     """
     _, height, width = check_image_shape(image_shape, "lenet")
-    make = _Layers(posterior, 4, prior, boundary)
+    make = _Layers(iter(one_per_layer(posterior, 4)), prior, boundary)
     layers: list[Layer | nn.Module] = [
         *(make.conv(image_shape[0], channels), nn.ReLU(), nn.MaxPool2d(2)),
         *(make.conv(channels, channels), nn.ReLU(), nn.MaxPool2d(2)),
@@ -139,7 +140,7 @@ def resnet8(
     (10,)
     """
     check_image_shape(image_shape, "resnet8")
-    make = _Layers(posterior, 8, prior, boundary)
+    make = _Layers(iter(one_per_layer(posterior, 8)), prior, boundary)
     layers: list[Layer | nn.Module] = [make.conv(image_shape[0], channels), nn.ReLU()]
     for pool in (nn.AvgPool2d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1)):
         branch = [make.conv(channels, channels), nn.ReLU(), make.conv(channels, channels), nn.ReLU()]
@@ -173,7 +174,8 @@ def resnet18(
     """
     if not len(widths):
         raise ValueError(f"widths must be a sequence of channels, one for each stage, got {widths!r}")
-    make = _Layers(posterior, 2 + 5 * len(widths) - 1, prior, boundary, batch_norm)
+    posteriors = iter(one_per_layer(posterior, 2 + 5 * len(widths) - 1))
+    make = _Layers(posteriors, prior, boundary, batch_norm)
     layers: list[Layer | nn.Module] = [*make.normalised_conv(image_shape[0], widths[0]), nn.ReLU()]
     channels = widths[0]
     for stage, width in enumerate(widths):
@@ -206,19 +208,14 @@ def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
     return deepcopy(given)
 
 
+@dataclass(frozen=True)
 class _Layers:
     """Makes weight layers in order, and gives each its posterior."""
 
-    def __init__(
-        self,
-        posterior: Posterior | Sequence[Posterior] | None,
-        count: int,
-        prior: Prior | None,
-        boundary: str,
-        batch_norm: bool = False,
-    ):
-        self.posteriors = iter(one_per_layer(posterior, count))
-        self.prior, self.boundary, self.batch_norm = prior, boundary, batch_norm
+    posteriors: Iterator[Posterior]
+    prior: Prior | None
+    boundary: str
+    batch_norm: bool = False
 
     def conv(self, inputs: int, outputs: int, kernel_size: int = 3, stride: int = 1) -> Conv2d:
         sizes = inputs, outputs, kernel_size

@@ -17,6 +17,8 @@ from gilib.linalg import SymmetricOperator
 from gilib.randomness import GeneratorLike, Noise, NoiseSize, ReplicaGenerators
 from gilib.sites import Site
 
+WithWeights = Callable[[Tensor], Function]  # returns a layer's function with given weights `[..., I, O]`
+
 
 @dataclass(frozen=True)
 class BuildContext:
@@ -202,11 +204,7 @@ class PosteriorModule(nn.Module, ABC):
         return NoiseSize(self.noise_size)
 
     def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor | None]:
         """Return a function for training, which may sample each point independently to reduce variance.
 

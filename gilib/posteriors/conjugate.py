@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from gilib.linalg import SymmetricOperator
 from gilib.linalg.columns import solve_shared
 from gilib.linalg.factor import tril_logdet
 from gilib.linalg.products import matmul
-from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule, WithWeights
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.joint import JointState
 from gilib.sites import ConvolutionWeights, DenseWeights, Site
@@ -180,11 +179,7 @@ class ConjugateWeights(PosteriorModule):
         return NoiseSize(0, self.outputs)
 
     def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor | None]:
         """Sample outputs from N(x̃ M, x̃ V x̃ᵀ Σ), independently at each point (ibid., App. F).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from gilib.arguments import Fraction
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule, WithWeights
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import prior_log_prob
 from gilib.sites import Site
@@ -78,11 +77,7 @@ class DroppedWeights(PosteriorModule):
         return NoiseSize(0, self.noise_size)
 
     def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
         """Sample z at each point, by masking the inputs."""
         masked = MaskedInputs(function(self.mean_if_kept), self._coins(noise.points), self.site.input_axes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from gilib.arguments import Positive, one_of
 from gilib.draws.functions import Function
 from gilib.linalg import SymmetricOperator
-from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule
+from gilib.posteriors.base import BuildContext, Posterior, PosteriorModule, WithWeights
 from gilib.randomness import Noise, NoiseSize, noise_at
 from gilib.regression.primal import LOG_2PI, prior_log_prob
 from gilib.sites import ConvolutionWeights, Site
@@ -110,11 +109,7 @@ class FactorisedWeights(PosteriorModule):
         return NoiseSize(0, self.outputs)
 
     def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
         """Sample outputs by local reparameterisation; log_pq is minus KL(Q‖P) in closed form."""
         outputs = GaussianOutputs(function(self.mean), function(self.propagated_variance), noise.points)
@@ -148,11 +143,7 @@ class FactorisedKernels(FactorisedWeights):
         return NoiseSize(self.noise_size, self.channels + self.outputs)
 
     def estimate(
-        self,
-        features: Tensor | None,
-        prior_precision: SymmetricOperator,
-        noise: Noise,
-        function: Callable[[Tensor], Function],
+        self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
         """Sample a kernel for each image by flipout; log_pq is minus KL(Q‖P) in closed form."""
         white = noise.draw.unflatten(-1, self.scaled_mean.shape[-2:])

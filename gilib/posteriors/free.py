@@ -104,12 +104,7 @@ class FreeInducing(PosteriorModule, Gaussians):
         noise = noise.unflatten(-1, self.mean.shape[-2:])
         weights = self.mean + (self.root.tril() @ noise.mT[..., None])[..., 0].mT
         squares = (noise.square() - weights.square()).sum((-2, -1))
-        return weights, 0.5 * squares + self.half_log_det
-
-    @property
-    def half_log_det(self) -> Tensor:
-        """Σ log|L_ii|, `[R]`."""
-        return half_log_det(self.root)
+        return weights, 0.5 * squares + half_log_det(self.root)
 
     def distribution(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
@@ -121,7 +116,7 @@ class FreeInducing(PosteriorModule, Gaussians):
     def kl(self) -> Tensor:
         """Return KL(Q(w) ‖ N(0, Id)) = ½ (‖L‖² + ‖m‖² - M O) - Σ log|L_ii|, nats, `[R]`."""
         squares = self.root.tril().square().sum((-3, -2, -1)) + self.mean.square().sum((-2, -1))
-        return 0.5 * (squares - self.noise_size) - self.half_log_det
+        return 0.5 * (squares - self.noise_size) - half_log_det(self.root)
 
 
 @dataclass(frozen=True)

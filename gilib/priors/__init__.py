@@ -8,12 +8,4 @@ from gilib.priors.base import Prior, PriorModule
 from gilib.priors.scales import NealPrior, PerReplica, ScalePrior, StandardPrior
 from gilib.priors.spatial import SpatialIWPrior
 
-__all__ = [
-    "NealPrior",
-    "PerReplica",
-    "Prior",
-    "PriorModule",
-    "ScalePrior",
-    "SpatialIWPrior",
-    "StandardPrior",
-]
+__all__ = ["NealPrior", "PerReplica", "Prior", "PriorModule", "ScalePrior", "SpatialIWPrior", "StandardPrior"]

@@ -10,6 +10,7 @@ from gilib.draws import Draw
 from gilib.draws.functions import Function
 from gilib.kernels import RBF, Kernel, KernelModule
 from gilib.layers import Layer, as_layer
+from gilib.layers.base import OfVectors
 from gilib.layers.gp import inducing_inputs as placed
 from gilib.posteriors import BuildContext
 from gilib.posteriors.base import own_points
@@ -19,7 +20,7 @@ from gilib.sites import Shape
 from gilib.validation import as_tensor, check_tensor, check_unused, check_width
 
 
-class Process(nn.Module, Part):
+class Process(OfVectors, nn.Module, Part):
     """Gaussian processes f_t ~ GP(μ_t, k), t = 1 ... T, which share a kernel and inducing inputs.
 
     Args:
@@ -99,7 +100,3 @@ class Process(nn.Module, Part):
     def mean_function(self, noise: Noise) -> Function | None:
         """Return the mean function, or None if it is zero; `noise` determines the number of samples."""
         return None if self.mean is None else self.mean.sample(None, noise, Draw).function
-
-    def describe(self) -> str:
-        """Return `Process(in → out)`."""
-        return f"Process({self.in_features} → {self.out_features})"

@@ -1,35 +1,27 @@
-"""Values of kernels: against scikit-learn, integrals by quadrature, and the textbook; axes and diagonals."""
+"""Values of kernels: against scikit-learn and the textbook; axes and diagonals."""
 
-import math
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from sklearn.gaussian_process import kernels as sklearn
 
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, Periodic, RationalQuadratic
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, RationalQuadratic
 from gilib.posteriors import BuildContext
 from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
 from tests.support import D, assert_equal, normals, shaken
 
 A, B = normals(4, INPUTS, seed=1), normals(6, INPUTS, seed=2)
-RQ, LINEAR = sklearn.RationalQuadratic(1.3, 0.6), sklearn.DotProduct(0.5)
-SKLEARN = {
-    "rbf": sklearn.ConstantKernel(1.7) * sklearn.RBF(SCALES),
-    "rbf, one lengthscale": sklearn.ConstantKernel(0.4) * sklearn.RBF(1.3),
-    "matern 1/2": sklearn.ConstantKernel(0.6) * sklearn.Matern(SCALES, nu=0.5),
-    "matern 3/2": sklearn.ConstantKernel(1.4) * sklearn.Matern(SCALES, nu=1.5),
-    "matern 5/2": sklearn.ConstantKernel(2.1) * sklearn.Matern(1.6, nu=2.5),
-    "linear, no bias": sklearn.ConstantKernel(1.4) * sklearn.DotProduct(0.0),
-}
-SKLEARN = [(KERNELS[name], oracle) for name, oracle in SKLEARN.items()] + [
-    (RationalQuadratic(1.3, 0.8, alpha=0.6), sklearn.ConstantKernel(0.8) * RQ),
+SKLEARN = [
+    (KERNELS["rbf"], 1.7 * sklearn.RBF(SCALES)),
+    (KERNELS["matern 1/2"], 0.6 * sklearn.Matern(SCALES, nu=0.5)),
+    (KERNELS["matern 3/2"], 1.4 * sklearn.Matern(SCALES, nu=1.5)),
+    (KERNELS["matern 5/2"], 2.1 * sklearn.Matern(1.6, nu=2.5)),
+    (KERNELS["linear, no bias"], 1.4 * sklearn.DotProduct(0.0)),
+    (RationalQuadratic(1.3, 0.8, alpha=0.6), 0.8 * sklearn.RationalQuadratic(1.3, 0.6)),
     (
         (RBF(0.8) + DotProduct(1.0, 0.25)) * Matern(smoothness=1.5),
-        (sklearn.RBF(0.8) + LINEAR) * sklearn.Matern(),
+        (sklearn.RBF(0.8) + sklearn.DotProduct(0.5)) * sklearn.Matern(),
     ),
 ]
 
@@ -40,43 +32,6 @@ def test_values_are_those_of_scikit_learn(spec, oracle):
     assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(oracle(A.numpy(), B.numpy())), 1e-12)
     assert_equal(kernel.gram(A).detach(), torch.from_numpy(oracle(A.numpy())), 1e-12)
     assert_equal(kernel.diagonal(A).detach(), torch.from_numpy(oracle.diag(A.numpy())), 1e-12)
-
-
-def test_a_periodic_kernel_is_scikit_learns_of_every_column_multiplied():
-    """Of the distance in several columns, which scikit-learn takes, the sine is no covariance."""
-    kernel, product = function(Periodic(SCALES, 0.7, period=(2.3, 1.4, 5.0))), 0.7
-    for d, (lengthscale, period) in enumerate(zip(SCALES, (2.3, 1.4, 5.0), strict=True)):
-        oracle = sklearn.ExpSineSquared(lengthscale, period)
-        product = product * oracle(A[:, [d]].numpy(), B[:, [d]].numpy())
-    assert_equal(kernel.cross(A, B).detach(), torch.from_numpy(product), 1e-12)
-
-
-@pytest.mark.parametrize("order", [0, 1])
-def test_arc_cosine_is_the_integral_over_weights(order):
-    """k = 2 E h(wᵀx̃) h(wᵀx̃'), w ~ N(0, Id): in the plane of both points an integral over a direction.
-
-    With w = r (cos φ, sin φ), E r² = 2, both are positive for φ from θ - π/2 to π/2.
-    """
-    spec = ArcCosine(order, weight_variance=SCALES, bias_variance=0.5, variance=0.8)
-    scale = np.sqrt(np.array([*SCALES, 0.5]))
-    found = function(spec).cross(A, B)
-    for m, a in enumerate(A.numpy()):
-        for n, b in enumerate(B.numpy()):
-            a_, b_ = scale * np.append(a, 1.0), scale * np.append(b, 1.0)
-            norms = np.linalg.norm(a_) * np.linalg.norm(b_)
-            theta = math.acos(a_ @ b_ / norms)
-
-            def both(phi, theta=theta, norms=norms):
-                return 2 * norms * math.cos(phi) * math.cos(phi - theta) if order else 1.0
-
-            integral, _ = quad(both, theta - math.pi / 2, math.pi / 2, epsabs=1e-13)
-            assert found[m, n].item() == pytest.approx(0.8 * 2 * integral / (2 * math.pi), rel=1e-9)
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_every_kernel_is_its_definition(name):
-    kernel = function(KERNELS[name])
-    assert_equal(kernel.cross(A, B).detach(), textbook(KERNELS[name], A, B), 1e-12)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -116,9 +71,9 @@ def test_values_have_the_dtype_of_the_points_and_are_as_exact(name):
     assert kernel.gram(A.float()).dtype == kernel.diagonal(A.float()).dtype == torch.float32
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@pytest.mark.parametrize("name", KERNELS)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(
-    name=st.sampled_from(list(KERNELS)),
     lead=st.sampled_from([(), (2,), (3, 1), (3, 2)]),
     other=st.sampled_from([(), (2,), (1, 2)]),
     sizes=st.tuples(st.integers(1, 5), st.integers(1, 5)),

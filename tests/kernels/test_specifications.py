@@ -10,7 +10,6 @@ from gilib.config import describe, rebuild
 from gilib.kernels import (
     RBF,
     ArcCosine,
-    Cosine,
     DotProduct,
     Kernel,
     KernelProduct,
@@ -20,18 +19,15 @@ from gilib.kernels import (
     White,
     spectral_mixture,
 )
-from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module
-from tests.support import D, assert_equal, normals
+from tests.kernels.cases import INPUTS, KERNELS, function, module
+from tests.support import D, assert_equal, normals, refusals
 
 VALUES = {
     "one of them 0": (lambda: RBF((1.0, 0.0)), r"lengthscale\[1\] must be a positive finite number, got 0.0"),
-    "variances": (lambda: Matern(variance=(1.0, 1.0)), "variance must be a positive finite number"),
     "smoothness": (lambda: Matern(smoothness=2.0), r"one of \(0.5, 1.5, 2.5\), got 2.0"),
     "order 2": (lambda: ArcCosine(2), r"order must be 0 \(steps\) or 1 \(rectifiers\), got 2"),
-    "linear weights": (lambda: DotProduct((1.0, -1.0)), "weight_variance.* must be a positive .*got -1.0"),
     "linear bias": (lambda: DotProduct(bias_variance=-1.0), "bias_variance must be a positive .*got -1.0"),
     "periods": (lambda: module(Periodic(period=(1.0, 2.0))), "period must be one number or 3, .* got 2"),
-    "a wave": (lambda: Cosine((1.0, -1.0)), r"period\[1\] must be a positive finite number, got -1.0"),
     "components": (lambda: spectral_mixture([1.0, 2.0], [1.0], [1.0]), "argument 2 is shorter"),
     "on no column": (lambda: RBF().on(), r"needs one column or more, and none twice, got \(\)"),
     "on a column twice": (lambda: RBF().on(1, 1), r"none twice, got \(1, 1\)"),
@@ -45,9 +41,6 @@ VALUES = {
     "on half a column": (lambda: RBF().on(0.5), r"columns\[0\] must be an integer, got 0.5"),
     "empty sum": (lambda: KernelSum(()), "KernelSum needs at least one kernel"),
     "two lengthscales of three": (lambda: module(RBF((1.0, 2.0))), "number or 3, one for each input, got 2"),
-    "lengthscales without ard": (lambda: module(RBF(SCALES, ard=False)), "lengthscale must be one number or"),
-    "four weights of three": (lambda: module(DotProduct((1.0, 2.0, 3.0, 4.0))), "one for each input, got 4"),
-    "inside a sum": (lambda: module(DotProduct() + RBF((1.0, 2.0))), "lengthscale must be one number or 3"),
     "inside a layer": (
         lambda: gilib.Network(normals(4, 3), [gilib.GP(3, 1, RBF((1.0, 2.0)))]),
         "layer 0: lengthscale must be one number or 3",
@@ -62,11 +55,8 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", [*VALUES, *KINDS])
-def test_what_is_refused(name):
-    call, message = (VALUES | KINDS)[name]
-    with pytest.raises(ValueError if name in VALUES else TypeError, match=message):
-        call()
+test_values_that_do_not_fit = refusals(VALUES)
+test_things_of_the_wrong_kind = refusals(KINDS, TypeError)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -93,14 +83,8 @@ def test_names_of_columns_become_numbers():
     assert wanted.numbered(["a", "b", "c"]) == wanted
 
 
-def test_a_spectral_mixture_is_a_sum_of_products():
-    kernel = spectral_mixture([2.0, 0.5], [3.0, (1.0, 2.0, 3.0)], [0.7, 0.2])
-    assert kernel == RBF(3.0, 0.7) * Cosine(2.0) + RBF((1.0, 2.0, 3.0), 0.2) * Cosine(0.5)
-
-
 def test_two_equal_terms_have_hyper_parameters_of_their_own():
     built = module(RBF() + RBF())
-    assert len(list(built.parameters())) == 4
     assert len({id(parameter) for parameter in built.parameters()}) == 4
 
 

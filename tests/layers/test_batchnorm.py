@@ -9,9 +9,9 @@ from gilib.posteriors import BuildContext
 from tests.support import assert_equal, normals, seeded
 
 
-def built(shape, points=5, replicas=(), eps=1e-5):
-    layer = InducingBatchNorm(eps)
-    assert layer.build(shape, BuildContext(points, replicas)) == shape
+def built(shape, replicas=()):
+    layer = InducingBatchNorm()
+    assert layer.build(shape, BuildContext(5, replicas)) == shape
     return layer
 
 

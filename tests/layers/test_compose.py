@@ -32,18 +32,6 @@ def test_residual_adds_its_input():
     assert torch.equal(residual.log_pq, plain.log_pq)
 
 
-def test_inducing_points_travel_through_a_residual_block():
-    block = Residual(branch(gilib.GlobalInducing()))
-    net = shaken(gilib.Network(normals(5, 2), [block, nn.ReLU(), Linear(2, 1)], generator=seeded()))
-    noise = net.base_noise(3, seeded())
-    lower, upper = noise.split([block.noise_size, noise.shape[-1] - block.noise_size], -1)
-    first = block.draw(net.inducing_points, noise=lower)
-    last = list(net.layers)[2].draw(first(net.inducing_points).relu(), noise=upper)
-    x, draw = normals(4, 2, seed=1), net.draw(noise=noise)
-    assert_equal(draw(x), last(first(x).relu()).detach())
-    assert_equal(draw.log_pq, (first.log_pq + last.log_pq).detach())
-
-
 def test_the_last_layer_with_weights_gets_the_targets_wherever_it_is():
     targets = normals(5, 1, seed=2)
     layers = [Linear(2, 3), Sequential([nn.ReLU(), Residual([Linear(3, 3)]), Linear(3, 1)]), nn.Tanh()]

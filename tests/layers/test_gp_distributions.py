@@ -5,13 +5,13 @@ Draws are affine in their normals, so that over a cubature means and covariances
 
 import pytest
 import torch
-from torch.distributions import MultivariateNormal, kl_divergence
 
 import gilib
 from gilib.draws import Estimate, JointDraw
+from gilib.linalg import ScaledIdentity
 from gilib.randomness import Noise
 from tests.kernels.cases import textbook
-from tests.support import PRECISIONS, D, assert_equal, assert_mean, normals, seeded, shaken
+from tests.support import PRECISIONS, D, assert_equal, normals, seeded, shaken
 from tests.support.processes import (
     KERNEL,
     conditional,
@@ -36,32 +36,23 @@ def shaken_net(kind, precision, jitter=0.0):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_log_ratio_of_every_draw(precision):
-    """Log P(u) - log Q(u) = log N(v; 0, K + Λ⁻¹) - log N(v; u, Λ⁻¹) (Ober & Aitchison, 2021, App. F)."""
-    jitter = 0.01
-    net, z = shaken_net("global", precision, jitter)
+@pytest.mark.parametrize("kind", POSTERIORS)
+def test_the_log_ratio_of_every_draw(kind, precision):
+    """Log P(u) - log Q(u) = log N(v; 0, K + Λ⁻¹) - log N(v; u, Λ⁻¹) (Ober & Aitchison, 2021, App. F).
+
+    A path of a layer with inducing inputs of its own passes through its u there.
+    """
+    jitter = 0.01 if kind == "global" else 0.0
+    net, z = shaken_net(kind, precision, jitter)
     layer, v = layer_of(net), layer_of(net).weights.pseudo.outputs.detach()
-    faces = (
-        net.draw(7, generator=seeded(1)),
-        net.estimate(7, 4, generator=seeded(2)),
-        net.joint_draw(7, 4, generator=seeded(3)),
-    )
+    faces = [net.draw(7, generator=seeded(1))]
+    if kind == "global":
+        faces += [net.estimate(7, 4, generator=seeded(2)), net.joint_draw(7, 4, generator=seeded(3))]
     for drawn in faces:
-        ratio = of_all_outputs(layer, z, v, drawn.inducing_outputs.detach(), jitter * KERNEL.variance)
-        assert_equal(drawn.log_pq.detach(), ratio, 1e-9)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_log_ratio_of_local_inducing_outputs(precision):
-    """Those through which the path passes, at the layer's own inputs."""
-    net, z = shaken_net("local", precision)
-    layer, draw = layer_of(net), net.draw(7, generator=seeded(1))
-    ratio = of_all_outputs(layer, z, layer.weights.pseudo.outputs.detach(), draw(z).detach())
-    assert_equal(draw.log_pq.detach(), ratio, 1e-9)
-
-
-def of_all_outputs(layer, z, v, u, nugget=0.0):
-    return sum(log_ratio(layer.kernel, z, v[:, o], precisions(layer)[o], u[..., o], nugget) for o in range(2))
+        u = (drawn(z) if kind == "local" else drawn.inducing_outputs).detach()
+        ratios = zip(v.mT, precisions(layer), u.unbind(-1), strict=True)
+        wanted = sum(log_ratio(KERNEL, z, *own, jitter * KERNEL.variance) for own in ratios)
+        assert_equal(drawn.log_pq.detach(), wanted, 1e-9)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -103,49 +94,29 @@ def test_marginals_are_the_conditional_at_each_point_and_independent(precision):
     assert_equal(covariance(values.flatten(-2)), diagonal, 1e-9)
 
 
-def test_moments_of_a_free_gaussian():
-    """N(aᵀ m_o, k - |a|² + aᵀ S_o a), from unwhitened matrices."""
-    net, x = one_layer(gilib.FreeGaussian(5, 0.6), inducing=normals(5, 2, seed=1)), normals(4, 2, seed=6)
+@pytest.mark.parametrize(
+    "posterior",
+    [gilib.FreeGaussian(5, 0.6), *(gilib.LocalInducing(5, kind, marginalise=True) for kind in PRECISIONS)],
+    ids=["free", *PRECISIONS],
+)
+@torch.no_grad()
+def test_moments_where_inducing_outputs_are_integrated_out(posterior):
+    """N(aᵀ m_o, k - |a|² + aᵀ S_o a) for w_o ~ N(m_o, S_o), from unwhitened matrices."""
+    net, x = one_layer(posterior, inducing=normals(5, 2, seed=1)), normals(4, 2, seed=6)
     layer = layer_of(net)
-    shaken(layer.weights, 0.3)
-    z, module = layer.inducing_inputs.detach(), layer.weights
-    k, inner = textbook(KERNEL, z, x), textbook(KERNEL, z, z)
-    root = torch.linalg.cholesky(inner)
-    gain = torch.linalg.solve(inner, k).mT
-    for drawn in (net.estimate(3, 4, generator=seeded()), net.draw(3, generator=seeded())):
+    z, module = layer.inducing_inputs, shaken(layer.weights, 0.3)
+    root = torch.linalg.cholesky(textbook(KERNEL, z, z))
+    gain = torch.linalg.solve_triangular(root, textbook(KERNEL, z, x), upper=False).mT  # aᵀ
+    means, spreads, log_pq = module.distribution(
+        root, ScaledIdentity(torch.ones((), dtype=D), 5), normals(3, 0)
+    )
+    left = textbook(KERNEL, x, x) - gain @ gain.mT + gain @ spreads @ gain.mT
+    estimate = net.estimate(3, 4, generator=seeded())
+    assert_equal(estimate.log_pq, log_pq)
+    for drawn in (estimate, net.draw(3, generator=seeded())):
         mean, variance = drawn.moments(x)
-        for o in range(2):
-            s = root @ module.root[o].tril().detach()
-            wanted = textbook(KERNEL, x, x) - gain @ k + gain @ s @ s.mT @ gain.mT
-            assert_equal(mean[..., o].detach(), (gain @ root @ module.mean[:, o].detach()).expand(3, 4), 1e-9)
-            assert_equal(variance[..., o].detach(), wanted.diagonal().expand(3, 4), 1e-9)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_moments_and_divergence_of_a_marginalised_local_posterior(precision):
-    """The conditional at each point; and KL(Q(u) ‖ P(u)), which draws of the other kind have on average."""
-    net, z = shaken_net("local", precision)
-    spec = gilib.LocalInducing(5, precision=precision, log_precision=0.5, marginalise=True)
-    quiet, x = one_layer(spec, inducing=z, replicas=()), normals(4, 2, seed=6)
-    quiet.load_state_dict(net.state_dict())
-    layer = layer_of(quiet)
-    z = layer.inducing_inputs.detach()
-    estimate = quiet.estimate(3, 4, generator=seeded())
-    divergence = 0.0
-    for o, given in enumerate(precisions(layer)):
-        v = layer.weights.pseudo.outputs[:, o].detach()
-        mean, cov = conditional(KERNEL, z, torch.cat([z, x]), v, given)
-        for drawn in (estimate, quiet.draw(3, generator=seeded())):
-            at = drawn.moments(x)
-            assert_equal(at.mean[..., o].detach(), mean[10:].expand(3, 4), 1e-8)
-            assert_equal(
-                at.variance.expand(at.mean.shape)[..., o].detach(), cov.diagonal()[10:].expand(3, 4), 1e-8
-            )
-        posterior = MultivariateNormal(mean[5:10], cov[5:10, 5:10])
-        prior = MultivariateNormal(torch.zeros(5, dtype=D), textbook(KERNEL, z, z))
-        divergence = divergence + kl_divergence(posterior, prior)
-    assert_equal(estimate.density.detach(), -divergence.expand(3), 1e-8)
-    assert_mean(net.draw(2000, generator=seeded(1)).density.detach(), -divergence)
+        assert_equal(mean, (gain @ means).expand(3, 4, 2), 1e-9)
+        assert_equal(variance.expand(3, 4, 2), left.diagonal(dim1=-2, dim2=-1).mT.expand(3, 4, 2), 1e-9)
 
 
 def test_a_joint_draw_below_inducing_points_that_pass_is_joint_with_them():

@@ -11,15 +11,11 @@ from tests.support import D, normals, refusals, seeded
 
 Z, X, Y = normals(5, 2), normals(8, 2, seed=1), normals(8, 1, seed=2)
 NAN = Z.clone().index_fill_(0, torch.tensor([2]), math.nan)
-FREE, LOCAL, GLOBAL = gilib.FreeGaussian(5), gilib.LocalInducing(5), gilib.GlobalInducing()
+FREE, GLOBAL = gilib.FreeGaussian(5), gilib.GlobalInducing()
 
 
 def network(*layers, inducing=Z, **settings):
     return gilib.Network(inducing, list(layers), generator=seeded(), **settings)
-
-
-def draw():
-    return network(gilib.GP(2, 1)).draw(3, generator=seeded())
 
 
 def deep(*widths, **settings):
@@ -28,7 +24,6 @@ def deep(*widths, **settings):
 
 
 VALUES = {
-    "unequal widths": (lambda: network(gilib.GP(2, 3), gilib.GP(2, 1)), r"layer 1: GP\(2 → 1\) takes points"),
     "unequal widths in a sum": (
         lambda: network(gilib.Sum([gilib.GP(2, 3), gilib.layers.FixedLinear(2, 2)])),
         r"the branches of a sum must give one shape, got \[\[3\], \[2\]\]",
@@ -60,12 +55,6 @@ VALUES = {
     ),
     "start: method": (lambda: gilib.models.inducing_start(X, 3, "kmedoids"), "unknown method 'kmedoids':"),
     "start: too many": (lambda: gilib.models.inducing_start(X, 9), "at least as many training inputs, got 8"),
-    "a path at narrow points": (lambda: draw()(X[:, :1]), r"takes points \[..., N, 2\], got \[8, 1\]"),
-    "a path at one point": (lambda: draw()(X[0]), r"takes points \[..., N, 2\], got \[2\]"),
-    "a joint draw at narrow points": (
-        lambda: network(gilib.GP(2, 1)).joint_draw(3, 8)(X[:, :1]),
-        r"takes points \[..., N, 2\], got \[8, 1\]",
-    ),
     "a layer drawn from fewer inducing points": (
         lambda: next(iter(network(gilib.GP(2, 1)).layers)).draw(Z[:4]),
         r"GP\(2 → 1\) was built for inducing inputs \[..., 5, 2\], got \[4, 2\]",
@@ -84,7 +73,6 @@ VALUES = {
 KINDS = {
     "a posterior over weights": (lambda: gilib.GP(2, 1, posterior=gilib.Factorised()), "got Factorised"),
     "the prior as a posterior": (lambda: gilib.GP(2, 1, posterior=gilib.FromPrior()), "one over what it is"),
-    "a posterior's class": (lambda: gilib.GP(2, 1, posterior=gilib.FreeGaussian), r"write FreeGaussian\(\)"),
     "one layer with a width": (
         lambda: gilib.models.sparse_gp(2, 1, inducing_points=Z, width=1, depth=2),
         "the settings replicas, generator, dtype, jitter, num_features, but no depth, width",

@@ -15,13 +15,7 @@ from gilib.kernels import DotProduct, Matern
 from gilib.processes import NUGGET
 from tests.kernels.cases import textbook
 from tests.support import PRECISIONS, D, assert_equal, normals, seeded
-from tests.support.processes import (
-    KERNEL,
-    NOISE,
-    ByCubature,
-    one_layer,
-    wave,
-)
+from tests.support.processes import KERNEL, NOISE, ByCubature, one_layer, wave
 
 X, Y = wave(8)
 LIKELIHOOD = gilib.Gaussian(NOISE)

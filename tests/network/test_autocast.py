@@ -22,6 +22,11 @@ def sparse():
     return gilib.models.sparse_gp(3, 1, inducing_points=X, generator=seeded(), num_features=32)
 
 
+def structured():
+    settings = {"inducing_points": X[:10], "generator": seeded(), "num_features": 32}
+    return gilib.models.structured_gp(3, 1, 2, width=2, **settings)
+
+
 GAUSSIAN = gilib.Gaussian(0.1, learn=True)
 NETS = {
     "global": (lambda: weights(gilib.GlobalInducing()), Adam(0.01)),
@@ -30,12 +35,7 @@ NETS = {
     "matrix": (lambda: weights(gilib.posteriors.MatrixGaussian()), NoisyKFAC(0.01)),
     "collapsed GP": (sparse, Collapsed()),
     "natural GP": (sparse, NaturalGradient(0.05)),
-    "structured": (
-        lambda: gilib.models.structured_gp(
-            3, 1, 2, width=2, inducing_points=X[:10], generator=seeded(), num_features=32
-        ),
-        Adam(0.01),
-    ),
+    "structured": (structured, Adam(0.01)),
 }
 
 
@@ -45,23 +45,21 @@ def outcome(name, likelihood, speed):
     torch.manual_seed(0)
     net, likelihood = make(), copy.deepcopy(likelihood)
     history = gilib.fit(net, likelihood, X, Y, steps=4, rule=rule, seed=0, speed=speed, progress=False)
-    points = len(X)
-    joint, estimate = (face(3, points, generator=seeded()) for face in (net.joint_draw, net.estimate))
-    prediction = gilib.predict(net, likelihood, X, 3, generator=seeded())
-    with torch.no_grad():
-        found = {
-            "history": history.elbo,
-            "elbo": gilib.elbo(net.draw(3, generator=seeded()), likelihood, X, Y, num_data=points),
-            "estimate": gilib.elbo(estimate, likelihood, X, Y, num_data=points),
-            "iwbo": gilib.iwbo(joint, likelihood, X, Y),
-            "bound": gilib.recipes.bound(net, likelihood, X, Y, num_samples=3, generator=seeded()),
-            "mean": prediction.mean,
-            "sd": prediction.sd,
-            "log_prob": prediction.log_prob(Y),
-            "draw": net.draw(3, generator=seeded())(X),
-            **net.state_dict(),
-            **likelihood.state_dict(),
-        }
+    joint, estimate = (face(3, len(X), generator=seeded()) for face in (net.joint_draw, net.estimate))
+    draw, prediction = (
+        net.draw(3, generator=seeded()),
+        gilib.predict(net, likelihood, X, 3, generator=seeded()),
+    )
+    found = {
+        "history": history.elbo,
+        "elbo": gilib.elbo(draw, likelihood, X, Y, num_data=len(X)),
+        "estimate": gilib.elbo(estimate, likelihood, X, Y, num_data=len(X)),
+        "iwbo": gilib.iwbo(joint, likelihood, X, Y),
+        "bound": gilib.recipes.bound(net, likelihood, X, Y, num_samples=3, generator=seeded()),
+        **{"mean": prediction.mean, "sd": prediction.sd, "log_prob": prediction.log_prob(Y), "draw": draw(X)},
+        **net.state_dict(),
+        **likelihood.state_dict(),
+    }
     return {key: value.detach().clone() for key, value in found.items()}
 
 

@@ -6,45 +6,34 @@ import torch
 import gilib
 from gilib.kernels import RBF, ArcCosine, White
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
-from tests.support import PAIRS, POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
-from tests.support.zoo import NETS, X, problem
+from tests.layers.test_pinned import NETWORKS, X, network, process
+from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+from tests.support.zoo import NETS
 
 PLACES, LOCAL = normals(5, 2, seed=4), gilib.LocalInducing(4, precision="per_output")
-
-
-def network(*layers):
-    return shaken(gilib.Network(PLACES, layers, generator=seeded(), dtype=D), 0.1)
-
-
-def process(posterior, inputs=2, outputs=2):
-    return gilib.GP(inputs, outputs, gilib.kernels.Matern(1.5), posterior, num_features=16)
-
-
+PARTS = ArcCosine(order=0) + RBF(ard=False) * White(0.1)
 MORE = {
     "GP, point": lambda: network(process(gilib.PointEstimate(num_inducing=4))),
-    "GP, propagated": lambda: network(process(gilib.posteriors.PropagatedGaussian())),
-    "mean function": lambda: network(
-        gilib.layers.Sum([process(gilib.FreeGaussian(num_inducing=4)), gilib.layers.FixedLinear(2, 2)])
-    ),
-    "inducing points that pass on": lambda: network(
-        process(gilib.FreeGaussian(num_inducing=4)), gilib.layers.InducingBatchNorm(), gilib.Linear(2, 1)
-    ),
-    "residual": lambda: network(gilib.layers.Residual([process(gilib.GlobalInducing("full"))])),
     "a prior for every replica": lambda: small_net(
         gilib.Factorised(), gilib.priors.PerReplica(tuple(PRIORS.values())[:3]), replicas=(3,)
     ),
     "a scale that is learned": lambda: small_net(
         gilib.GlobalInducing(), gilib.NealPrior(learn=True), replicas=(2,)
     ),
-    "kernels in parts": lambda: network(
-        gilib.GP(2, 2, ArcCosine(order=0) + RBF(ard=False) * White(0.1), LOCAL, jitter=1e-3, num_features=5)
-    ),
+    "kernels in parts": lambda: network(gilib.GP(2, 2, PARTS, LOCAL, jitter=1e-3, num_features=5)),
     "side by side": lambda: network(
         gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), torch.nn.Identity()])
     ),
 }
 # the first pairs of posteriors and priors hold each of both
-EVERY = [*list(NETS)[: len(POSTERIORS)], *list(NETS)[len(PAIRS) :], *MORE]
+ZOO = [*list(NETS)[: len(POSTERIORS)], "conjugate", "lenet, conjugate", "resnet8, local", "structured, star"]
+EVERY = {**NETWORKS, **MORE, **{name: NETS[name] for name in ZOO}}
+
+
+def made(name):
+    """A network away from where it starts, and points."""
+    net = shaken(EVERY[name](), 0.1)
+    return net, X if len(net.input_shape) == 1 else normals(4, *net.input_shape)
 
 
 def changed(module):
@@ -70,21 +59,21 @@ def assert_same(found, wanted):
 @pytest.mark.parametrize("face", ["draw", "estimate", "joint_draw"])
 @pytest.mark.parametrize("name", EVERY)
 def test_functions(name, face):
-    net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
+    net, x = made(name)
     points = () if face == "draw" else (x.shape[0],)
     drawn = getattr(net, face)(3, *points, generator=seeded())
     before = numbers(drawn, x)
     changed(net)
     assert_same(numbers(drawn, x), before)
     again = getattr(net, face)(3, *points, generator=seeded())
-    if any(True for _ in net.parameters()):
+    if any(parameter.requires_grad for parameter in net.parameters()):
         assert not torch.equal(again(x), before[0])
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if "trained" not in name])
+@pytest.mark.parametrize("name", EVERY)
 def test_a_file_gives_them_back(name, tmp_path):
     """Specifications, settings, state and their noise: the same functions to the last bit."""
-    net, x = (MORE[name](), X) if name in MORE else (problem(name, "cpu")[i] for i in (0, 2))
+    net, x = made(name)
     gilib.save(tmp_path / "model", net, gilib.Categorical())
     again = gilib.load(tmp_path / "model").network
     assert again.config() == net.config()
@@ -117,7 +106,7 @@ def test_predictions(name):
     """The noise is part of it, as it was."""
     net, likelihood = NETS["gi-full, neal"](), LIKELIHOODS[name]()
     prediction = gilib.predict(net, likelihood, X, 5, generator=seeded())
-    targets = normals(12, 1 if name == "heteroscedastic" else 2)
+    targets = normals(len(X), 1 if name == "heteroscedastic" else 2)
 
     def known():
         return [prediction.mean, prediction.sd, prediction.log_prob(targets), prediction.quantile(0.1)]

@@ -1,7 +1,6 @@
-"""Shared by the tests of posteriors: prior precisions, and modules whose parameters are nowhere symmetric."""
+"""Prior precisions that the tests of posteriors share."""
 
 import pytest
-import torch
 
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from tests.support.oracles import positive, positive_definite
@@ -17,16 +16,3 @@ def make_prior(request):
         return KroneckerIdentity(2.0 * positive_definite(generator, *lead, fan_in // 2, fan_in // 2), 2)
 
     return make
-
-
-@pytest.fixture
-def perturbed(generator):
-    """A function that moves every parameter of a module off its starting point."""
-
-    def perturb(module):
-        with torch.no_grad():
-            for parameter in module.parameters():
-                parameter += 0.4 * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
-        return module
-
-    return perturb

@@ -1,4 +1,4 @@
-"""What holds for every posterior: replicas, gradients, and what a draw costs."""
+"""What holds for every posterior: replicas, the generator of initial values, and what a draw costs."""
 
 import pytest
 import torch
@@ -16,35 +16,30 @@ from gilib.posteriors import (
 )
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior
 from gilib.sites import DenseWeights
-from tests.support.oracles import Operations, assert_gradients, draw_weights, normal
+from tests.support import PRECISIONS, assert_equal, shaken
+from tests.support.oracles import Operations, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7
-KINDS = ("shared", "per_output", "full")
-LEARNED = [
-    Factorised(),
-    MatrixGaussian(),
-    *(family(precision=kind) for family in (GlobalInducing, LocalInducing) for kind in KINDS),
-]
-ALL = [*LEARNED, FromPrior()]
+EVERY = pytest.mark.parametrize(
+    "spec",
+    [
+        *(Factorised(), MatrixGaussian(), FromPrior()),
+        *(family(precision=kind) for family in (GlobalInducing, LocalInducing) for kind in PRECISIONS),
+    ],
+    ids=lambda spec: f"{spec.short_name}-{getattr(spec, 'precision', '')}",
+)
 
 
-def name(spec):
-    return f"{spec.short_name}-{getattr(spec, 'precision', '')}"
-
-
-EVERY = pytest.mark.parametrize("spec", ALL, ids=name)
-
-
-def build(spec, generator=None, replicas=(), **more):
-    context = BuildContext(POINTS, replicas, generator=generator, **{"dtype": torch.float64, **more})
+def build(spec, generator=None, replicas=()):
+    context = BuildContext(POINTS, replicas, generator=generator)
     return spec.build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
 @EVERY
 @pytest.mark.parametrize("first_layer", [True, False])
-def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed, generator):
-    together = perturbed(build(spec, generator, (3,)))
+def test_replicas_are_separate_modules(spec, first_layer, make_prior, generator):
+    together = shaken(build(spec, generator, (3,)), 0.4)
     features = normal(generator, *(() if first_layer else (SAMPLES,)), 3, POINTS, FAN_IN)
     noise = normal(generator, SAMPLES, 3, FAN_IN, OUTPUTS)
     prior = make_prior(generator, FAN_IN, (3,))
@@ -59,41 +54,10 @@ def test_replicas_are_separate_modules(spec, first_layer, make_prior, perturbed,
             else KroneckerIdentity(prior.block[r], 2)
         )
         expected, expected_pq = draw_weights(alone, features[..., r, :, :], own, noise[:, r])
-        torch.testing.assert_close(weights[:, r], expected, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(log_pq[:, r], expected_pq, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("spec", LEARNED, ids=name)
-def test_every_parameter_has_a_gradient(spec, make_prior, perturbed, generator):
-    module = perturbed(build(spec, generator, (2,)))
-    features = normal(generator, SAMPLES, 2, POINTS, FAN_IN).requires_grad_()
-    prior = make_prior(generator, FAN_IN, (2,))
-    hyper = (prior.scale if isinstance(prior, ScaledIdentity) else prior.block).requires_grad_()
-    weights, log_pq = draw_weights(module, features, prior, normal(generator, SAMPLES, 2, FAN_IN, OUTPUTS))
-    named = [*module.named_parameters(), ("prior precision", hyper)]
-    named += [("features", features)] if module.needs_inducing else []
-    upper = {"pseudo.scaled_root": torch.ones(POINTS, POINTS).triu().bool()}
-    upper["row_root"] = torch.ones(FAN_IN, FAN_IN).triu(1).bool()
-    upper["column_root"] = torch.ones(OUTPUTS, OUTPUTS).triu(1).bool()
-    probe = normal(generator, *weights.shape)
-    if not isinstance(spec, Factorised | MatrixGaussian):
-        assert_gradients(named, (probe * weights).sum(), upper)
-    assert_gradients(named, log_pq.sum(), upper)
-
-
-@pytest.mark.parametrize("spec", LEARNED, ids=name)
-def test_gradients_against_finite_differences(spec, make_prior, perturbed, generator):
-    module = perturbed(build(spec, generator))
-    features = normal(generator, 2, POINTS, FAN_IN).requires_grad_(module.needs_inducing)
-    noise, prior = normal(generator, 2, FAN_IN * OUTPUTS), make_prior(generator, FAN_IN)
-    names, values = zip(*module.named_parameters(), strict=True)
-    module.forward = module.draw
-
-    def function(phi, *parameters):
-        state = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(module, state, (phi, prior, noise))
-
-    assert torch.autograd.gradcheck(function, (features, *values), fast_mode=True)
+        assert_equal(weights[:, r].detach(), expected.detach())
+        assert_equal(log_pq[:, r].detach(), expected_pq.detach())
+        if isinstance(spec, Factorised):  # whose estimates integrate weights out
+            assert_equal(together.kl(prior)[r].detach(), alone.kl(own).detach())
 
 
 @EVERY

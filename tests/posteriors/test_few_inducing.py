@@ -7,21 +7,18 @@ import torch
 
 import gilib
 from gilib.linalg import ScaledIdentity
-from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing, inducing
+from gilib.posteriors import BuildContext, GlobalInducing
 from gilib.regression.dual import DualWeightPosterior
-from gilib.regression.primal import prior_log_prob
 from gilib.sites import DenseWeights
-from tests.support import PRIORS, log_evidence, normals, seeded, with_ones
+from tests.support import PRECISIONS, PRIORS, log_evidence, normals, seeded, with_ones
 from tests.support.oracles import Operations, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS, SAMPLES = 3, 10, 4, 5
-SPECS = [GlobalInducing("shared"), GlobalInducing("full"), LocalInducing(precision="per_output")]
-EVERY = pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.short_name}-{spec.precision}")
 
 
-def build(spec, generator=None, replicas=(), points=POINTS, dtype=torch.float64):
-    context = BuildContext(points, replicas, generator=generator, dtype=dtype)
+def build(spec, generator=None, points=POINTS, dtype=torch.float64):
+    context = BuildContext(points, generator=generator, dtype=dtype)
     return spec.build(DenseWeights(FAN_IN, OUTPUTS, True), context)
 
 
@@ -36,23 +33,7 @@ def test_the_smaller_system_is_solved(points, few, generator):
     assert [shape[-2:] for shape in operations.factorised] == [(size, size)]
 
 
-@EVERY
-def test_both_systems_have_the_same_solution(spec, make_prior, perturbed, generator, monkeypatch):
-    module = perturbed(build(spec, generator))
-    prior, features = make_prior(generator, FAN_IN), normal(generator, SAMPLES, POINTS, FAN_IN)
-    few = module.condition(features, prior)
-    weights, log_pq = draw_weights(module, features, prior, normal(generator, SAMPLES, FAN_IN, OUTPUTS))
-    monkeypatch.setattr(inducing, "FEW", math.inf)
-    many = module.condition(features, prior)
-    assert type(few) is not type(many)
-    torch.testing.assert_close(few.mean, many.mean, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(few.covariance, many.covariance, rtol=1e-10, atol=1e-10)
-    torch.testing.assert_close(few.log_prob(weights), many.log_prob(weights), rtol=0, atol=1e-9)
-    log_p = prior_log_prob(weights, prior, OUTPUTS)
-    torch.testing.assert_close(log_pq, log_p - many.log_prob(weights), rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", ["shared", "per_output", "full"])
+@pytest.mark.parametrize("kind", PRECISIONS)
 def test_float64_where_float32_would_fail(kind, generator):
     features = 1e4 * normal(generator, POINTS, FAN_IN).float()
     features[1] = features[0] + 1e-3 * features[1]
@@ -74,16 +55,9 @@ def test_float64_where_float32_would_fail(kind, generator):
 def test_the_last_layer_is_optimal_through_the_smaller_system(name):
     """Given the lower layers and the scale, every draw's bound is the log evidence of their features."""
     x, y, noise_variance = normals(6, 2, seed=1), normals(6, 2, seed=2), 0.07
-    posterior = gilib.GlobalInducing(log_precision=-math.log(noise_variance))
-    net = gilib.models.mlp(
-        2,
-        (20,),
-        2,
-        posterior=(gilib.FromPrior(), posterior),
-        prior=PRIORS[name],
-        inducing_points=x,
-        pseudo_outputs=y,
-    )
+    posterior = gilib.FromPrior(), gilib.GlobalInducing(log_precision=-math.log(noise_variance))
+    points = {"inducing_points": x, "pseudo_outputs": y}
+    net = gilib.models.mlp(2, (20,), 2, posterior=posterior, prior=PRIORS[name], **points)
     noise = net.base_noise(7, seeded(3))
     draw = net.draw(noise=noise)
     bounds = gilib.elbo(draw, gilib.Gaussian(noise_variance), x, y, num_data=6, reduction="none")

@@ -27,14 +27,14 @@ def low_rank():
 
 
 def errors(posterior):
-    """Test RMSE on yacht of one network per seed, trained by 400 steps; units of the data."""
+    """Test RMSE on yacht of one network per seed, trained by 300 steps; units of the data."""
     split = gilib.data.load_uci("yacht").split(0)
     source, replicas = gilib.randomness.ReplicaGenerators(SEEDS), (len(SEEDS),)
     net = gilib.models.mlp(
         split.train_x.shape[-1], (20,), 1, posterior=posterior, replicas=replicas, generator=source
     )
     noise = gilib.Gaussian(1.0, learn=True, replicas=replicas)
-    gilib.fit(net, noise, split.train_x, split.train_y, steps=400, seed=SEEDS, progress=False)
+    gilib.fit(net, noise, split.train_x, split.train_y, steps=300, seed=SEEDS, progress=False)
     mean = gilib.predict(net, noise, split.test_x, num_samples=100).mean
     return split.normalisation.y_std * (mean - split.test_y).square().mean((-2, -1)).sqrt()
 

@@ -1,19 +1,16 @@
 """Point estimates and dropout: posteriors of other noise than one number for each weight."""
 
-import math
-
 import pytest
 import torch
-from torch import nn
 
 import gilib
 from gilib.convolution import Windows
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
 from gilib.posteriors import BuildContext, Dropout, PointEstimate
 from gilib.randomness import Noise
-from gilib.sites import ConvolutionWeights, DenseWeights, InducingOutputs
+from gilib.sites import ConvolutionWeights, DenseWeights
 from tests.kernels.cases import textbook
-from tests.support import D, assert_equal, normals, seeded
+from tests.support import D, assert_equal, normals
 from tests.support.oracles import assert_mean_within, normal, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -25,7 +22,7 @@ SITES = pytest.mark.parametrize("site", [DENSE, KERNELS], ids=["dense", "convolu
 
 
 def context(generator, replicas=()):
-    return BuildContext(replicas=replicas, generator=generator, dtype=torch.float64)
+    return BuildContext(replicas=replicas, generator=generator)
 
 
 def prior_of(site, generator):
@@ -54,19 +51,6 @@ def test_a_point_takes_no_noise_and_costs_its_prior(site, generator):
     torch.testing.assert_close(log_pq, log_prior(point, prior).expand(5))
 
 
-def test_a_point_over_inducing_outputs_is_whitened_and_starts_at_zero():
-    site = InducingOutputs(4, OUTPUTS)
-    module = PointEstimate().build(site, BuildContext(num_inducing=4, replicas=(2,), dtype=D))
-    assert torch.equal(module.scaled_weights, torch.zeros(2, 4, OUTPUTS, dtype=D))
-    module.scaled_weights.data = normals(2, 4, OUTPUTS)
-    prior = ScaledIdentity(torch.ones((), dtype=D), 4)
-    distribution = module.distribution(None, prior, torch.empty(5, 2, 0))
-    assert distribution.covariance is None and module.distribution_size == 0
-    assert torch.equal(distribution.mean, module.scaled_weights.expand(5, 2, 4, OUTPUTS))
-    expected = torch.distributions.Normal(0.0, 1.0).log_prob(module.scaled_weights).sum((-2, -1))
-    assert_equal(distribution.log_pq.detach(), expected.expand(5, 2).detach(), 1e-12)
-
-
 def test_the_objective_of_a_process_is_the_best_joint_density():
     """Σ_n log N(y_n; aᵀw, σ²) - (k - |a|²) / 2σ² + log N(w; 0, Id), whatever the noise."""
     x, z, y, variance, jitter = normals(9, 2, seed=1), normals(4, 2, seed=2), normals(9, 1, seed=3), 0.3, 1e-5
@@ -74,6 +58,7 @@ def test_the_objective_of_a_process_is_the_best_joint_density():
         2, 1, 1, posterior=PointEstimate(), inducing_points=z, dtype=D, kernel=KERNEL, jitter=jitter
     )
     w = next(iter(net.layers)).weights.scaled_weights
+    assert not w.any()
     w.data = normals(4, 1, seed=4)
     nugget = jitter * KERNEL.variance * torch.eye(4, dtype=D)
     root = torch.linalg.cholesky(textbook(KERNEL, z, z) + nugget)
@@ -138,31 +123,8 @@ def test_an_estimate_is_a_draw_for_every_point(site, replicas, generator):
     assert noise.draw.shape == (5, *replicas, 0) and noise.points.shape == (5, *replicas, 6, CHANNELS)
     outputs = layer.estimate(noise=noise)(x)
     for n in range(6):
-        drawn = layer.draw(noise=noise.points[..., n, :])
-        point_axes = len(outputs.shape) - 2 - len(replicas)
-        wanted = drawn(x[n : n + 1])
-        found = outputs.narrow(-1 - point_axes, n, 1)
-        assert_equal(found.detach(), wanted.detach(), 1e-12)
-
-
-def test_the_estimate_of_a_network_with_dropout_is_torchs():
-    """One hidden layer: inverted dropout with the same masks, weights scaled by what is kept."""
-    net = gilib.models.mlp(
-        3,
-        (5,),
-        1,
-        posterior=(PointEstimate(), Dropout(RATE)),
-        activation=nn.Tanh,
-        generator=seeded(),
-        dtype=D,
-    )
-    x, noise = normals(7, 3), net.estimate_noise(4, 7, seeded(1))
-    first, _, last = net.layers
-    hidden = (torch.cat([x, torch.ones(7, 1, dtype=D)], -1) @ first.weights.scaled_weights / 2).tanh()
-    threshold = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(RATE))
-    masked = hidden * (noise.points > threshold)
-    weights = last.weights.scaled_weights / math.sqrt(6)
-    assert_equal(net.estimate(noise=noise)(x).detach(), (masked @ weights[:-1] + weights[-1]).detach(), 1e-12)
+        wanted = layer.draw(noise=noise.points[..., n, :])(x[n : n + 1])
+        assert_equal(outputs.narrow(1 + len(replicas), n, 1).detach(), wanted.detach(), 1e-12)
 
 
 def test_nothing_is_dropped_at_rate_zero(generator):

@@ -45,18 +45,6 @@ def test_the_bounds_gradient_is_the_evidences(start):
     assert float(found) == pytest.approx(slope(math.log(start)), rel=1e-9)
 
 
-def test_it_starts_as_the_fixed_prior_of_that_scale():
-    net, fixed = (small_net(gilib.GlobalInducing(), NealPrior(1.7, learn=learn)) for learn in (True, False))
-    state = {name: value for name, value in net.state_dict().items() if "log_scale" not in name}
-    fixed.load_state_dict(fixed.state_dict() | state)
-    for k in (0, 2):
-        layer(net, k).hyperparameters.log_scale.data.fill_(math.log(1.7))
-    noise, x = normals(4, net.noise_size, seed=5), normals(6, 2)
-    one, other = net.draw(noise=noise), fixed.draw(noise=noise)
-    assert_equal(one(x), other(x), 1e-12)
-    assert_equal(one.log_pq, other.log_pq, 1e-10)
-
-
 def test_it_shares_a_program_with_other_priors():
     mixed = gilib.priors.PerReplica((NealPrior(2.0), LEARNED, gilib.ScalePrior()))
     net = small_net(gilib.Factorised(), mixed, replicas=(3,))

@@ -11,12 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-PATTERNS = {  # whether GP (layer, index) is coupled to one before it, in a model of that many layers
-    "mean_field": lambda row, column, depth: False,
-    "fully_coupled": lambda row, column, depth: True,
-    "stripes_and_arrow": lambda row, column, depth: row[0] == depth - 1 or row[1] == column[1],
-}
-
 
 @dataclass(frozen=True)
 class Layer:
@@ -75,23 +69,6 @@ def from_whitened(layers: tuple[Layer, ...], mean: Tensor, root: Tensor, jitter:
     prior = Model(layers, mean, root, jitter).prior()
     unwhiten = torch.linalg.cholesky(prior) @ root  # the factor of a block-diagonal matrix is block-diagonal
     return Model(layers, torch.linalg.cholesky(prior) @ mean, unwhiten @ unwhiten.mT, jitter)
-
-
-def mask(widths: tuple[int, ...], sizes: tuple[int, ...], pattern: str) -> Tensor:
-    """Where C may be other than zero, `[n, n]` of 0 and 1: layers of these widths and numbers of points."""
-    places = [(k, t) for k, width in enumerate(widths) for t in range(width)]
-    coupled = PATTERNS[pattern]
-    rows = []
-    for i, row in enumerate(places):
-        blocks = []
-        for j, column in enumerate(places):
-            shape = (sizes[row[0]], sizes[column[0]])
-            full = torch.ones(shape, dtype=torch.float64)
-            blocks.append(
-                full.tril() if i == j else full * float(j < i and coupled(row, column, len(widths)))
-            )
-        rows.append(torch.cat(blocks, 1))
-    return torch.cat(rows)
 
 
 def _parts(model: Model, x: Tensor, before: list[Tensor], depth: int) -> tuple[Tensor, Tensor]:

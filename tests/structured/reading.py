@@ -23,19 +23,12 @@ def matrix(entering, width):
     return torch.eye(width, dtype=D) if entering == width else normals(entering, width, seed=90)
 
 
-def kernels(widths, inputs=2):
-    """One for each layer, with a lengthscale for every input."""
-    entering = (inputs, *widths[:-1])
-    scales = [0.8 + 0.5 * normals(d, seed=70 + k).square() for k, d in enumerate(entering)]
-    return [
-        gilib.kernels.RBF(tuple(scale.tolist()), variance=1.3 + 0.2 * k) for k, scale in enumerate(scales)
-    ]
-
-
 def processes(widths, sizes, inputs=2, seed=0):
-    """Sub-layers with mean functions below the last one."""
+    """Sub-layers with a lengthscale for every input, and mean functions below the last one."""
     found, entering = [], inputs
-    for k, (width, size, kernel) in enumerate(zip(widths, sizes, kernels(widths, inputs), strict=True)):
+    for k, (width, size) in enumerate(zip(widths, sizes, strict=True)):
+        scale = 0.8 + 0.5 * normals(entering, seed=70 + k).square()
+        kernel = gilib.kernels.RBF(tuple(scale.tolist()), variance=1.3 + 0.2 * k)
         mean = torch.nn.Identity()
         if entering != width:
             mean = gilib.layers.FixedLinear(entering, width, matrix(entering, width))
@@ -64,11 +57,6 @@ def layer_of(net) -> StructuredGP:
     """The structured layer."""
     (layer,) = net.layers
     return layer
-
-
-def widths_of(net):
-    """Of all layers."""
-    return [mean.shape[-1] for mean in layer_of(net).weights.means]
 
 
 def strips(net):
@@ -110,7 +98,8 @@ def write_root(net, root):
 
 def oracle_of(net, replica=()):
     """The model of one replica, with gradients to all parameters."""
-    layer, widths, layers = layer_of(net), widths_of(net), []
+    layer, layers = layer_of(net), []
+    widths = [mean.shape[-1] for mean in layer.weights.means]
     for k, process in enumerate(layer):
         inputs, hyperparameters = process.inducing_inputs[replica], process.hyperparameters
         layers.append(

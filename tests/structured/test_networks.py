@@ -1,4 +1,4 @@
-"""Structured deep GPs as networks: faces, paths, compilers, and beside other layers."""
+"""Structured deep GPs as networks: faces, paths, and beside other layers."""
 
 import pytest
 import torch
@@ -56,15 +56,3 @@ def test_beside_other_layers_and_with_labels():
     history = gilib.fit(net, gilib.Categorical(), X, labels, steps=5, num_samples=2, progress=False)
     assert bool(torch.isfinite(history.elbo).all())
     assert gilib.predict(net, gilib.Categorical(), X, num_samples=3).mean.shape == (12, 3)
-
-
-def test_it_compiles_as_one_graph():
-    net = network("fc", 2)
-    noise = net.estimate_noise(2, 12, seeded(1))
-
-    def bound_of(draw, points):
-        drawn = net.estimate(noise=gilib.randomness.Noise(draw, points))
-        return drawn(X).sum() + drawn.log_pq.sum()
-
-    compiled = torch.compile(bound_of, fullgraph=True, backend="eager")
-    assert_equal(compiled(*noise), bound_of(*noise))

@@ -1,21 +1,28 @@
-"""What inducing-point posteriors learn: how many points, from which start, in which arithmetic."""
+"""What posteriors over weights learn: how many points, from which start, in which arithmetic."""
 
 import pytest
 import torch
 
-from gilib.linalg import ScaledIdentity
-from gilib.posteriors import BuildContext, GlobalInducing, LocalInducing
+from gilib.linalg import KroneckerIdentity
+from gilib.posteriors import BuildContext, Factorised, GlobalInducing, LocalInducing
 from gilib.sites import DenseWeights
+from tests.support import assert_equal
 from tests.support.oracles import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 POINTS, FAN_IN, OUTPUTS = 5, 4, 3
-BOTH = pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
 
 
 def build(spec, num_inducing=POINTS, well_scaled=True, **context):
-    context = BuildContext(num_inducing, **{"dtype": torch.float64, **context})
-    return spec.build(DenseWeights(FAN_IN, OUTPUTS, True, not well_scaled), context)
+    return spec.build(
+        DenseWeights(FAN_IN, OUTPUTS, True, not well_scaled), BuildContext(num_inducing, **context)
+    )
+
+
+@pytest.mark.parametrize(("start", "variance"), [("paper", 0.02 / FAN_IN**0.5), ("reference", 0.02 / FAN_IN)])
+def test_where_factorised_variances_start(start, variance):
+    module = build(Factorised(initial_variance=0.02, variance_start=start))
+    assert_equal(module.log_variance.detach().exp(), torch.full((FAN_IN, OUTPUTS), variance))
 
 
 @pytest.mark.parametrize(
@@ -45,19 +52,22 @@ def test_what_is_learned(kind, shapes):
         assert module.needs_inducing == (family is GlobalInducing)
 
 
-@BOTH
+@pytest.mark.parametrize("family", [GlobalInducing, LocalInducing])
 @pytest.mark.parametrize(
     ("given", "last", "start"), [(None, False, -4.0), (None, True, 0.0), (1.3, True, 1.3), (0.0, False, 0.0)]
 )
 def test_where_log_precisions_start(family, given, last, start):
     module = build(family(log_precision=given, log_precision_scale=2.0), last=last)
-    torch.testing.assert_close(module.pseudo.log_precision.detach(), torch.full((POINTS,), start))
-    torch.testing.assert_close(module.pseudo.scaled_log_precision.detach(), torch.full((POINTS,), start / 2))
+    assert_equal(module.pseudo.log_precision.detach(), torch.full((POINTS,), start))
+    assert_equal(module.pseudo.scaled_log_precision.detach(), torch.full((POINTS,), start / 2))
 
 
-def test_pseudo_outputs_and_local_inputs_start_as_standard_normals(generator):
+def test_what_starts_as_standard_normals(generator):
+    """Means too, stored at scale one: the prior of Neal."""
     module = build(LocalInducing(4000), generator=generator)
-    for values in (module.pseudo.outputs, module.inducing_inputs):
+    wide = Factorised().build(DenseWeights(100, 400, True), BuildContext(generator=generator))
+    assert_equal(wide.mean.detach(), wide.scaled_mean.detach() / 10)
+    for values in (module.pseudo.outputs, module.inducing_inputs, wide.scaled_mean):
         assert_mean_within(values.detach().flatten(), 0.0)
         assert_mean_within(values.detach().flatten() ** 2, 1.0)
 
@@ -65,14 +75,12 @@ def test_pseudo_outputs_and_local_inputs_start_as_standard_normals(generator):
 @pytest.mark.parametrize("shape", [(POINTS, OUTPUTS), (2, POINTS, OUTPUTS)])
 def test_given_pseudo_outputs_are_copied(shape, generator):
     given = normal(generator, *shape).float()
-    module = build(GlobalInducing(), pseudo_outputs=given, replicas=(2,), dtype=torch.float32)
-    assert torch.equal(module.pseudo.outputs, given.expand(2, POINTS, OUTPUTS))
-    double = build(GlobalInducing(), pseudo_outputs=given, replicas=(2,))
-    assert double.pseudo.outputs.dtype == torch.float64
+    module = build(GlobalInducing(), pseudo_outputs=given, replicas=(2,))
+    assert torch.equal(module.pseudo.outputs, given.double().expand(2, POINTS, OUTPUTS))
     with torch.no_grad():
         module.pseudo.outputs[0] += 1.0
     assert not torch.equal(module.pseudo.outputs[0], module.pseudo.outputs[1])
-    assert not torch.equal(module.pseudo.outputs[0].detach(), given.reshape(-1, POINTS, OUTPUTS)[0])
+    assert torch.equal(given, normal(generator.manual_seed(20210), *shape).float())
 
 
 @pytest.mark.parametrize(
@@ -91,19 +99,25 @@ def test_pseudo_outputs_of_the_wrong_shape(replicas, shape):
         build(GlobalInducing(), pseudo_outputs=torch.zeros(shape), replicas=replicas)
 
 
+SINGLE, DOUBLE = torch.float32, torch.float64
+
+
 @pytest.mark.parametrize(
-    ("factor_dtype", "well_scaled", "expected"),
+    ("settings", "well_scaled", "weakest", "expected"),
     [
-        ("auto", True, None),
-        ("auto", False, torch.float64),
-        ("parameters", False, None),
-        ("float32", False, torch.float32),
-        ("float64", True, torch.float64),
+        ({"log_precision": 0.0}, True, 1.0, SINGLE),
+        ({}, False, 1.0, DOUBLE),
+        ({"log_precision": 12.0}, True, 1.0, DOUBLE),  # the condition number may be large
+        ({"log_precision": 0.0}, True, 1e-5, DOUBLE),
+        ({"factor_dtype": "parameters"}, False, 1.0, SINGLE),
+        ({"factor_dtype": "float32"}, False, 1.0, SINGLE),
+        ({"factor_dtype": "float64"}, True, 1.0, DOUBLE),
     ],
 )
-def test_in_which_arithmetic_the_factor_is_taken(factor_dtype, well_scaled, expected):
-    module = build(GlobalInducing(factor_dtype=factor_dtype), well_scaled=well_scaled, dtype=torch.float32)
-    features, noise = torch.ones(POINTS, FAN_IN).float(), torch.ones(2, FAN_IN, OUTPUTS).float()
-    prior = ScaledIdentity(torch.ones((), dtype=torch.float32), FAN_IN)
-    assert module.condition(features, prior).precision.dtype == (expected or torch.float32)
-    assert all(value.dtype == torch.float32 for value in draw_weights(module, features, prior, noise))
+def test_in_which_arithmetic_the_factor_is_taken(settings, well_scaled, weakest, expected, generator):
+    """By default it reads the weakest precision of the prior."""
+    module = build(GlobalInducing(**settings), well_scaled=well_scaled, dtype=SINGLE)
+    features, noise = normal(generator, POINTS, FAN_IN).float(), normal(generator, 2, FAN_IN, OUTPUTS).float()
+    prior = KroneckerIdentity(torch.tensor([weakest, 10.0], dtype=SINGLE).diag(), 2)
+    assert module.condition(features, prior).precision.dtype == expected
+    assert all(value.dtype == SINGLE for value in draw_weights(module, features, prior, noise))
