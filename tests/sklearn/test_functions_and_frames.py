@@ -21,14 +21,40 @@ def test_a_sample_is_one_function(kind):
     assert abs(np.diff(samples, axis=0).std() / noise - 1) < 6 / np.sqrt(2 * 2000)
 
 
-def test_functions_are_samples_without_noise():
-    model = BayesianRegressor(**QUICK).fit(X[:60], Y[:60])
-    functions, samples = model.sample_functions(X[:5], 1000), model.sample_y(X[:5], 1000)
+@pytest.fixture(scope="module")
+def framed():
+    x, y = pd.DataFrame(X, columns=["heat", "load"]), pd.DataFrame(Y, columns=["drift", "wear"])
+    return x, y, BayesianRegressor(**QUICK).fit(x, y)
+
+
+def test_functions_are_samples_without_noise(framed):
+    x, _, model = framed
+    functions, samples = model.sample_functions(x[:5], 1000), model.sample_y(x[:5], 1000)
     assert functions.shape == samples.shape == (5, 2, 1000)
     noise = (samples - functions).std(-1)  # the functions are those of the same seed
     np.testing.assert_allclose(noise, np.broadcast_to(model.noise_sd_, (5, 2)), rtol=6 / np.sqrt(2 * 1000))
     one = BayesianRegressor(**QUICK | {"steps": 2}).fit(X[:60], Y[:60, 0])
     assert one.sample_functions(X[:5], 3).shape == (5, 3)
+
+
+def test_scores_are_of_targets_by_name(framed):
+    x, y, model = framed
+    assert model.score(x, y[["wear", "drift"]]) == model.score(x, y) > 0.9
+    assert np.array_equal(model.log_prob(x, y[["wear", "drift"]]), model.log_prob(x, y))
+    assert np.array_equal(model.log_prob(x, Y), model.log_prob(x, y))
+    weights = np.arange(len(y))
+    assert model.score(x, y, weights) == model.score(x, Y, sample_weight=weights) != model.score(x, y)
+    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
+        model.score(x, y.rename(columns={"wear": "tear"}))
+    for wrong in (y[:-1], Y[:, 0], Y.T):
+        with pytest.raises(ValueError, match=r"y must hold \[300, 2\] targets"):
+            model.log_prob(x, wrong)
+    with pytest.raises(ValueError, match="NaN"):
+        model.log_prob(x, np.full_like(Y, np.nan))
+    new = BayesianRegressor()
+    for use in (new.sample_y, new.sample_functions, lambda x: new.log_prob(x, y), lambda x: new.score(x, y)):
+        with pytest.raises(NotFittedError):
+            use(x)
 
 
 def test_noise_that_varies_is_that_of_samples():
@@ -42,41 +68,11 @@ def test_noise_that_varies_is_that_of_samples():
     noise = model.noise_sd(x)
     assert isinstance(noise, pd.Series) and noise.max() > 3 * noise.min()
     np.testing.assert_allclose(model.noise_sd_, np.sqrt(np.square(noise).mean()))
-    spread = np.abs(model.sample_y(x[:20], 4000) - model.sample_functions(x[:20], 4000))
+    spread = np.abs(model.sample_y(x[:20], 2000) - model.sample_functions(x[:20], 2000))
     np.testing.assert_allclose(np.median(spread, -1) / 0.6745, noise[:20], rtol=0.2)  # of |z|
     mean, sd = model.predict(x, return_std=True)
     lower, upper = model.predict_interval(x, 0.9)
     assert (sd > noise).all() and 0.8 < ((lower < target) & (target < upper)).mean() < 0.98
-
-
-@pytest.fixture(scope="module")
-def framed():
-    x, y = pd.DataFrame(X, columns=["heat", "load"]), pd.DataFrame(Y, columns=["drift", "wear"])
-    return x, y, BayesianRegressor(**QUICK).fit(x, y)
-
-
-def test_scores_are_of_targets_by_name(framed):
-    x, y, model = framed
-    assert model.score(x, y[["wear", "drift"]]) == model.score(x, y) > 0.9
-    assert np.array_equal(model.log_prob(x, y[["wear", "drift"]]), model.log_prob(x, y))
-    assert np.array_equal(model.log_prob(x, Y), model.log_prob(x, y))
-    weights = np.arange(len(y))
-    assert model.score(x, y, weights) == model.score(x, Y, sample_weight=weights) != model.score(x, y)
-    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
-        model.score(x, y.rename(columns={"wear": "tear"}))
-
-
-def test_targets_that_do_not_fit_are_refused(framed):
-    x, y, model = framed
-    for wrong in (y[:-1], Y[:, 0], Y.T):
-        with pytest.raises(ValueError, match=r"y must hold \[300, 2\] targets"):
-            model.log_prob(x, wrong)
-    with pytest.raises(ValueError, match="NaN"):
-        model.log_prob(x, np.full_like(Y, np.nan))
-    new = BayesianRegressor()
-    for use in (new.sample_y, new.sample_functions, lambda x: new.log_prob(x, y), lambda x: new.score(x, y)):
-        with pytest.raises(NotFittedError):
-            use(x)
 
 
 def test_the_calibration_of_words_is_that_of_their_numbers():
