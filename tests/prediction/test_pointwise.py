@@ -33,12 +33,12 @@ NETS = {
 @pytest.mark.parametrize("name", NETS)
 def test_marginals_are_those_of_functions(name):
     """Means, and second moments, of both within six standard errors of their difference."""
-    net, samples = NETS[name](), 1000
+    net, samples = NETS[name](), 500
     settings = {"batch_size": 2 if name == "replicas" else None, "pointwise": True}
     found = gilib.predict(net, NOISE, NEW, samples, generator=seeded(1), **settings)
     drawn = gilib.predict(net, NOISE, NEW, samples, generator=seeded(2))
     for power in (1, 2):
-        # the sparse features of a function's prior part have an error of their own, small at a thousand
+        # the sparse features of a function's prior part have an error of their own, small at five hundred
         parts = [
             p.means**power + (p.component_sd.square().expand_as(p.means) if power == 2 else 0.0)
             for p in (found, drawn)
