@@ -372,8 +372,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: number of samples.
             random_state: seed of the draws.
         """
-        generator = torch.Generator().manual_seed(seed_of(random_state))
-        outputs = self._functions(X, n_samples, generator)
+        outputs, generator = self._functions(X, n_samples, random_state)
         samples = self.likelihood_.sample(outputs, generator)
         noise = torch.randn(*samples.shape[:-1], len(self._varies), generator=generator, dtype=torch.float64)
         samples = self._scales.invert_y(self._all(samples, noise))
@@ -394,20 +393,20 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: number of functions.
             random_state: seed of the draws.
         """
-        generator = torch.Generator().manual_seed(seed_of(random_state))
-        outputs = self._functions(X, n_samples, generator)
+        outputs, _ = self._functions(X, n_samples, random_state)
         means = self.likelihood_.distribution(outputs).mean
         return self._samples(self._scales.invert_y(self._all(means.detach(), 0.0)))
 
-    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> Tensor:
-        """Return the outputs of drawn functions, `[n_samples, N, ...]`."""
+    def _functions(self, X: Any, n_samples: int, random_state: Any) -> tuple[Tensor, torch.Generator]:
+        """Return the outputs of drawn functions, `[n_samples, N, ...]`, and what they were drawn with."""
         check_count(n_samples, "n_samples")
+        generator = torch.Generator().manual_seed(seed_of(random_state))
         points = self._points(X)
         pieces = torch.arange(n_samples).split(max(1, self._at_once // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
-        return torch.cat(draws)
+        return torch.cat(draws), generator
 
     def _samples(self, values: Tensor) -> Array:
         samples = (values.exp() if self._logs else values).movedim(0, -1).numpy()
