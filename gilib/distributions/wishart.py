@@ -67,11 +67,8 @@ class WishartFamily(FromNormals, ABC):
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Return this distribution with a larger batch shape, without copying the parameters."""
-        new: Self = self._get_checked_instance(type(self), _instance)
-        batch_shape = torch.Size(batch_shape)
-        new.df = self.df.expand(batch_shape)
-        new.scale_tril = self.scale_tril.expand(*batch_shape, *self.event_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        df = self.df.expand(torch.Size(batch_shape))
+        new = type(self)(df, scale_tril=self.scale_tril, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
@@ -217,6 +214,9 @@ class InverseWishart(WishartFamily):
         scale_tril: its lower Cholesky factor C.
         validate_args: as in `torch.distributions`.
 
+    Raises:
+        ValueError: for the reasons of `Wishart`.
+
     >>> InverseWishart(5.0, scale_tril=torch.eye(2)).mean
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]])
@@ -256,7 +256,6 @@ class InverseWishart(WishartFamily):
 
 
 def _one_matrix(scale: Tensor | None, scale_tril: Tensor | None) -> Tensor:
-    """Return the scale matrix or its factor, whichever is given."""
     name, matrix = one_of(scale=scale, scale_tril=scale_tril)
     if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] == 0:
         raise ValueError(f"{name} must have shape [..., p, p], got {list(matrix.shape)}")

@@ -252,7 +252,6 @@ def scored(squares: Tensor, log_variance: Tensor, log_precision: Tensor) -> Tens
 
 
 def _check_single(value: Any, name: str) -> None:
-    """Raise unless the value is a single variance."""
     several = isinstance(value, list | tuple | np.ndarray | Tensor)
     if several and (count := torch.as_tensor(value).numel()) > 1:
         raise ValueError(

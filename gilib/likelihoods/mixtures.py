@@ -281,7 +281,6 @@ class MixturePrediction(Prediction):
 
     @property
     def _single(self) -> Distribution:
-        """The distributions of single outputs."""
         single: Distribution = getattr(self.distribution, "base_dist", self.distribution)
         return single
 

@@ -43,6 +43,9 @@ def predict_student(
         batch_size: points per batch; all if None.
         generator: source of the draws.
 
+    Returns:
+        An equal mixture of S distributions t_ν' at every point.
+
     Raises:
         ValueError: if the network does not end with a layer with `Conjugate`.
 

@@ -257,6 +257,9 @@ def residuals(
         weight: c.
         scale: scale of the features; small matrices are multiplied by it instead of X.
         bias: whether X has a last column of ones, which `features` leaves out.
+
+    Returns:
+        c XᵀX, c XᵀD and c DᵀD for D = Y - X M.
     """
     return moments(features, unexplained(features, targets, mean, scale, bias), weight, scale, bias)
 

@@ -113,7 +113,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     likelihood: str = "gaussian"
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
         check_likelihood(self.likelihood, "likelihood")
@@ -211,7 +210,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _draw(self) -> Draw:
-        """Draw the functions of all predictions."""
         generator = torch.Generator().manual_seed(self.seed_)
         return self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
 
@@ -308,6 +306,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             X: inputs `[N, D]` that were not used in training.
             y: their targets, `[N]` or `[N, O]`.
             coverage: the probability of central intervals that is to be guaranteed.
+
+        Returns:
+            The regressor itself.
 
         Raises:
             ValueError: if targets do not fit, there are fewer than coverage / (1 - coverage) rows, or the
