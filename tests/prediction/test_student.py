@@ -81,12 +81,7 @@ def test_the_standard_distribution(df):
 
 def test_a_deviation_that_there_is_not():
     """Infinite for df of 2 or less, nothing at all for 1 or less; components far apart change nothing."""
-    for df, expected in (
-        (2.5, math.sqrt(2.5 / 0.5 + 25.0)),
-        (2.0, math.inf),
-        (1.5, math.inf),
-        (1.0, math.nan),
-    ):
+    for df, expected in ((2.5, 30.0**0.5), (2.0, math.inf), (1.5, math.inf), (1.0, math.nan)):
         one, places = torch.ones(2, 1, 1, dtype=D), torch.tensor([[[0.0]], [[10.0]]], dtype=D)
         found = StudentPrediction(places, one, one[:1], torch.tensor([df], dtype=D)).sd
         assert float(found) == pytest.approx(expected, nan_ok=True)

@@ -1,6 +1,7 @@
 """The engine through the M × M system and through the precision, against brute force."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -170,11 +171,7 @@ def test_nothing_of_the_square_of_the_fan_in_is_built(make_prior, groups, genera
     """Sizes are of order M I and I O, forward and backward, and the one factorisation is of M × M."""
     fan_in = 60
     prior = make_prior(generator)
-    prior = (
-        ScaledIdentity(prior.scale, fan_in)
-        if make_prior is scaled
-        else KroneckerIdentity(prior.block, fan_in // 3)
-    )
+    prior = replace(prior, **({"size": fan_in} if make_prior is scaled else {"repeats": fan_in // 3}))
     features = normal(generator, 2, fan_in).requires_grad_()
     targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, groups)
     with Operations() as operations:

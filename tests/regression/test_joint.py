@@ -86,10 +86,8 @@ def test_many_batches_are_moving_averages_of_statistics():
         xx, xy, yy = torch.zeros(I, I, dtype=D), torch.zeros(I, O, dtype=D), torch.zeros(O, O, dtype=D)
         for t in range(1, 8):
             x, y = normals(6, I, seed=10 + t), normals(6, O, seed=20 + t)
-            xx, xy, yy = (
-                (1 - beta) * old + beta * (N / 6) * new
-                for old, new in ((xx, x.mT @ x), (xy, x.mT @ y), (yy, y.mT @ y))
-            )
+            new = (N / 6) * x.mT @ x, (N / 6) * x.mT @ y, (N / 6) * y.mT @ y
+            xx, xy, yy = map(torch.lerp, (xx, xy, yy), new, [at_rate(beta)] * 3)
             unbiased = 1 - (1 - beta) ** t
             current = averaged(
                 current, residuals(x, y, current.mean, N / 6), PRIOR, SCALE, at_rate(beta / unbiased)
