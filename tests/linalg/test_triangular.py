@@ -92,9 +92,8 @@ def test_other_ways_to_differentiate_take_plain_products(generator):
     direction = direction + direction.mT
     _, forward = torch.func.jvp(cholesky_and_inverse, (matrix,), (direction,))
     step = 1e-6 * direction
-    for part, ahead, behind in zip(
-        forward, cholesky_and_inverse(matrix + step), cholesky_and_inverse(matrix - step), strict=True
-    ):
+    sides = cholesky_and_inverse(matrix + step), cholesky_and_inverse(matrix - step)
+    for part, ahead, behind in zip(forward, *sides, strict=True):
         torch.testing.assert_close(part, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
 
     def total(matrix):

@@ -38,7 +38,7 @@ class Logistic:
         return torch.from_numpy(self.dist.ppf(probability))
 
 
-def predicted(net, likelihood, **settings):
+def predicted(net, likelihood=gilib.Gaussian(0.3), **settings):  # noqa: B008
     return gilib.predict(net, likelihood.to(D), X, 4, generator=seeded(1), **settings)
 
 
@@ -51,21 +51,15 @@ def student():
 
 
 KINDS = {
-    "network": lambda: predicted(small_net(gilib.Factorised()), gilib.Gaussian(0.3)),
+    "network": lambda: predicted(small_net(gilib.Factorised())),
     "single precision": lambda: GaussianPrediction(GAUSSIAN.means.float(), GAUSSIAN.component_sd.float()),
-    "exact process": lambda: predicted(
-        shaken(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D)), gilib.Gaussian(0.3)
-    ),
-    "replicas": lambda: predicted(
-        gilib.Ensemble(small_net(gilib.GlobalInducing(), replicas=(3,))), gilib.Gaussian(0.3)
-    ),
+    "exact process": lambda: predicted(shaken(gilib.models.sparse_gp(2, 2, inducing_points=X, dtype=D))),
+    "replicas": lambda: predicted(gilib.Ensemble(small_net(gilib.GlobalInducing(), replicas=(3,)))),
     "student": student,
     "correlated noise": lambda: predicted(small_net(gilib.Factorised()), CorrelatedGaussian(2, 0.3)),
     "noise that varies": lambda: HeteroscedasticGaussian([0.1, 0.2]).predictive(normals(3, N, 4)),
     "own likelihood": lambda: predicted(small_net(gilib.Factorised()), StudentT(0.3)),
-    "own likelihood, own units": lambda: predicted(
-        small_net(gilib.Factorised()), StudentT(0.3), normalisation=UNITS
-    ),
+    "own units": lambda: predicted(small_net(gilib.Factorised()), StudentT(0.3), normalisation=UNITS),
     "positive numbers": lambda: gilib.likelihoods.Gamma(1.5).predictive(normals(3, N, 2)),
     "proportions": lambda: gilib.likelihoods.Beta(0.4, 9.0).predictive(0.3 * normals(3, N, 2)),
     "logarithms": lambda: LogNormalPrediction(0.3 * normals(4, N, 2), GAUSSIAN.component_sd),

@@ -91,9 +91,8 @@ def test_the_distribution_function_is_inverted(probability):
                 return (1.0 - probability) - scipy.stats.norm.sf((x - m) / s).mean()
             return scipy.stats.norm.cdf((x - m) / s).mean() - probability
 
-        assert float(found[n]) == pytest.approx(
-            scipy.optimize.brentq(excess, -100, 100, xtol=1e-13, rtol=1e-13), abs=1e-9
-        )
+        root = scipy.optimize.brentq(excess, -100, 100, xtol=1e-13, rtol=1e-13)
+        assert float(found[n]) == pytest.approx(root, abs=1e-9)
 
 
 @pytest.mark.parametrize("probability", [1e-6, 1e-16, 1e-300])

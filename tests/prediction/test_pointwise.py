@@ -10,6 +10,11 @@ X, Y, NEW = normals(9, 2), normals(9, 2, seed=1), normals(5, 2, seed=2)
 NOISE = gilib.Gaussian(0.2).to(D)
 
 
+def structured():
+    own = {"family": gilib.structured.StripesAndArrow(), "inducing_points": X[:5], "dtype": D}
+    return shaken(gilib.models.structured_gp(2, 1, 2, width=2, **own), 0.2)
+
+
 def processes(depth, posterior=gilib.GlobalInducing(), **settings):  # noqa: B008
     shared = {"inducing_points": X[:5], "generator": seeded(), "dtype": D, "num_features": 1000} | settings
     return shaken(gilib.models.deep_gp(2, 2, depth, posterior=posterior, **shared), 0.2)
@@ -21,12 +26,7 @@ NETS = {
     "replicas": lambda: small_net(gilib.Factorised(), replicas=(2,)),
     "deep GP": lambda: processes(2),
     "deep GP, free": lambda: processes(2, gilib.FreeGaussian()),
-    "stripes and arrow": lambda: shaken(
-        gilib.models.structured_gp(
-            2, 1, 2, family=gilib.structured.StripesAndArrow(), width=2, inducing_points=X[:5], dtype=D
-        ),
-        0.2,
-    ),
+    "stripes and arrow": structured,
 }
 
 

@@ -96,10 +96,8 @@ def test_vmap_equals_loop(leads, in_dims, generator):
     inputs = arguments(generator, leads)
     batched, each = stacked(inputs, in_dims)
     outputs = torch.func.vmap(sample_from_precision, in_dims)(*batched)
-    expected = [
-        torch.stack(parts) for parts in zip(*(sample_from_precision(*one) for one in each), strict=True)
-    ]
-    assert_equal_with_gradients(outputs, expected, inputs)
+    expected = map(torch.stack, zip(*(sample_from_precision(*one) for one in each), strict=True))
+    assert_equal_with_gradients(outputs, list(expected), inputs)
 
 
 @pytest.mark.parametrize("in_dims", [(0, 0, 0), (None, None, 0), (0, None, None), (None, 0, None)])

@@ -50,11 +50,9 @@ def test_a_first_batch_is_the_conjugate_posterior():
     assert_equal(after.scale_tril @ after.scale_tril.mT, scale, 1e-10)
     assert_equal(after.scale_tril @ after.scale_tril.mT, other, 1e-10)
     same = gilib.statistics.shared_statistics(X, Y, torch.ones(N, dtype=D))
-    independent = 0.7
-    with_one_scale = averaged(
-        start, residuals(X, Y, start.mean, 1.0), torch.full((I,), independent, dtype=D), SCALE, at_rate(1.0)
-    )
-    regressed = gilib.regression.regress(same, ScaledIdentity(torch.tensor(independent, dtype=D), I))
+    one_scale, batch = torch.full((I,), 0.7, dtype=D), residuals(X, Y, start.mean, 1.0)
+    with_one_scale = averaged(start, batch, one_scale, SCALE, at_rate(1.0))
+    regressed = gilib.regression.regress(same, ScaledIdentity(one_scale[0], I))
     assert_equal(with_one_scale.mean, regressed.mean, 1e-10)
 
 
@@ -89,9 +87,8 @@ def test_many_batches_are_moving_averages_of_statistics():
             new = (N / 6) * x.mT @ x, (N / 6) * x.mT @ y, (N / 6) * y.mT @ y
             xx, xy, yy = map(torch.lerp, (xx, xy, yy), new, [at_rate(beta)] * 3)
             unbiased = 1 - (1 - beta) ** t
-            current = averaged(
-                current, residuals(x, y, current.mean, N / 6), PRIOR, SCALE, at_rate(beta / unbiased)
-            )
+            batch = residuals(x, y, current.mean, N / 6)
+            current = averaged(current, batch, PRIOR, SCALE, at_rate(beta / unbiased))
             precision = PRIOR.diag() + xx / unbiased
             mean = torch.linalg.solve(precision, xy / unbiased)
             scale = SCALE * EYE + yy / unbiased - mean.mT @ precision @ mean
@@ -135,9 +132,8 @@ def test_it_stays_positive_definite_where_subtraction_does_not():
 
 def drawn(start, white):
     """A = M + T⁻ᵀS."""
-    return Place(
-        start.mean + torch.linalg.solve_triangular(start.precision_tril.mT, white, upper=True), white
-    )
+    step = torch.linalg.solve_triangular(start.precision_tril.mT, white, upper=True)
+    return Place(start.mean + step, white)
 
 
 @pytest.mark.parametrize(("lead", "size"), [((), I), ((2,), I), ((), 300)])

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 import gilib
 from gilib.metrics import calibration_curve
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from tests.support import seeded
 
 QUICK = {"hidden": (10,), "steps": 30, "lr": 0.1, "num_samples": 20, "random_state": 0}
 NOISE = np.array([0.1, 50.0])  # of two outputs in different units
@@ -40,11 +41,8 @@ def classifier():
 
 def test_predictions_are_those_of_the_library_and_the_bound_is_in_original_units(model):
     """Targets ten times as large: every density is a tenth per output, and the training is the same."""
-    own = gilib.predict(
-        *(model.net_, model.likelihood_, torch.from_numpy(X), 20),
-        normalisation=model.normalisation_,
-        generator=torch.Generator().manual_seed(0),
-    )
+    settings = {"normalisation": model.normalisation_, "generator": seeded()}
+    own = gilib.predict(model.net_, model.likelihood_, torch.from_numpy(X), 20, **settings)
     for value, expected in zip(model.predict(X, return_std=True), (own.mean, own.sd), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-12)
     np.testing.assert_allclose(model.log_prob(X, Y), own.log_prob(torch.from_numpy(Y)), rtol=1e-10)
@@ -156,9 +154,7 @@ def test_a_recipe_of_ones_own():
     ],
 )
 def test_settings_are_checked_before_work_starts(settings, error, message, monkeypatch):
-    monkeypatch.setattr(
-        gilib.recipes.Recipe, "train", lambda *args, **kwargs: pytest.fail("work has started")
-    )
+    monkeypatch.setattr(gilib.recipes.Recipe, "train", lambda *_, **__: pytest.fail("work has started"))
     with pytest.raises(error, match=message):
         BayesianRegressor(**settings).fit(X, Y)
 

@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 import gilib
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.sklearn import BayesianRegressor, coverage
+from tests.support import seeded
 
 QUICK = {"hidden": (5,), "steps": 10, "num_samples": 10, "random_state": 0}
 rng = np.random.default_rng(0)
@@ -180,16 +181,12 @@ def test_files_keep_what_calibrate_found(settings, tmp_path):
     """And what was stretched stays so, for functions that differ and for noise that does."""
     model = BayesianRegressor(**settings).fit(X[:40], Y[:40])
     plain = model.predict(X[40:], return_std=True)[1]
-    mean, sd, low, high = model.calibrate(X[40:], Y[40:]).predict(
-        X[40:], return_std=True, return_interval=0.9
-    )
+    mean, sd, low, high = model.calibrate(X[40:], Y[40:]).predict(X[40:], True, 0.9)
     assert not np.allclose(sd, plain)
     gilib.save(tmp_path / "model", model.net_, model.likelihood_, normalisation=model.normalisation_)
-    kept = gilib.load(tmp_path / "model")
-    generator, draws = torch.Generator().manual_seed(model.seed_), model._recipe.enough(model.num_samples)
-    found = gilib.predict(
-        kept.network, kept.likelihood, X[40:], draws, normalisation=kept.normalisation, generator=generator
-    )
+    kept, draws = gilib.load(tmp_path / "model"), model._recipe.enough(model.num_samples)
+    settings = {"normalisation": kept.normalisation, "generator": seeded(model.seed_)}
+    found = gilib.predict(kept.network, kept.likelihood, X[40:], draws, **settings)
     values = found.mean, found.sd, found.quantile(0.05), found.quantile(0.95)
     for value, expected in zip(values, (mean, sd, low, high), strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-9)

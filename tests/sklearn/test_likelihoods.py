@@ -72,14 +72,11 @@ def test_files_pickles_and_frames(fitted, kind, tmp_path):
     path = tmp_path / "model.pt"
     gilib.save(path, model.net_, model.likelihood_, normalisation=model.normalisation_)
     kept = gilib.load(path)
-    found = gilib.predict(
-        kept.network, kept.likelihood, X[:5], normalisation=kept.normalisation, generator=seeded(model.seed_)
-    )
+    settings = {"normalisation": kept.normalisation, "generator": seeded(model.seed_)}
+    found = gilib.predict(kept.network, kept.likelihood, X[:5], **settings)
     np.testing.assert_allclose(found.mean[:, 0], model.predict(X[:5]), rtol=1e-12)
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=kind).fit(
-        frame, pd.Series(Y[kind], name="y")
-    )
+    frame, series = pd.DataFrame(X, columns=["a", "b"]), pd.Series(Y[kind], name="y")
+    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=kind).fit(frame, series)
     assert named.predict(frame).name == "y"
 
 
