@@ -46,7 +46,8 @@ class GaussianNoise(Likelihood):
         return given.loc + given.scale * noise
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`."""
+        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
+        self.check_num_outputs(outputs)
         check_numbers(targets, num_points, outputs)
 
     def predictive(
@@ -238,12 +239,6 @@ class PerOutputGaussian(NoisePerTarget):
         self.check_outputs(outputs)
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
-
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        if targets.is_floating_point():
-            self.check_num_outputs(outputs)
-        super().check_targets(targets, num_points, outputs)
 
 
 def scored(squares: Tensor, log_variance: Tensor, log_precision: Tensor) -> Tensor:
