@@ -110,6 +110,6 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Return the log density, `[...]` nats, of W `[..., I, O]` and distinct entries of Σ `[..., O, O]`."""
+        """Return log densities `[...]`, nats, of W `[..., I, O]` and distinct entries of Σ `[..., O, O]`."""
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)
