@@ -133,18 +133,6 @@ def test_inputs_in_other_units_are_warned_of(make):
             gilib.predict(make(), gilib.Gaussian(0.1), far, 2, normalisation=units)
 
 
-def test_what_is_not_warned_of():
-    """Extrapolation by three widths, one point of three far away, the right units, a network not trained."""
-    net, likelihood = trained(), gilib.Gaussian(0.1)
-    far = torch.full((3, 2), 1000.0, dtype=D)
-    unit = gilib.data.Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gilib.predict(net, likelihood, torch.tensor([[6.9, 0.5], [-6.9, 0.0], [900.0, 0.0]], dtype=D), 2)
-        gilib.predict(net, likelihood, far, 2, normalisation=unit)
-        gilib.predict(small_net(gilib.GlobalInducing()), likelihood, far, 2)
-
-
 def test_labels_as_pseudo_outputs():
     labels = torch.tensor([2, 0, 1, 1, 2])
     for given in (labels, labels.numpy()):
@@ -172,23 +160,30 @@ def test_a_column_that_never_meets_the_training_is_warned_of(on_yacht):
         gilib.predict(net, gilib.Gaussian(0.1), split.test_x_raw.float(), 2)
 
 
-def test_a_column_is_no_reason_to_warn(on_yacht):
-    """Right units; a few points; a share of them; a column that hardly varied; extrapolation nearby."""
+def test_what_is_not_warned_of(on_yacht):
+    """Of all points: extrapolation by three widths, one of three far away, right units, an untrained network.
+
+    Of columns: right units, a few points, a share, a column that hardly varied, extrapolation nearby.
+    """
     net, split = on_yacht
-    x, raw = split.test_x, split.test_x_raw.float()
+    x, raw, noise, narrow = split.test_x, split.test_x_raw.float(), gilib.Gaussian(0.1), trained()
     some, near = x.clone(), x.clone()
     some[: len(x) // 2, 5] = 5.0
     low, high = net.trained_range
     near[:, 5] = high[5] + 0.2 * (high[5] - low[5])
+    still, far = small_net(gilib.GlobalInducing()), torch.full((3, 2), 1000.0, dtype=D)
+    away = torch.tensor([[6.9, 0.5], [-6.9, 0.0], [900.0, 0.0]], dtype=D)
+    unit = Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for points in (x, raw[:1], raw[:4], some, near):
-            gilib.predict(net, gilib.Gaussian(0.1), points, 2)
-        still = small_net(gilib.GlobalInducing())
+            gilib.predict(net, noise, points, 2)
+        gilib.predict(net, noise, raw + 4 * raw.std(0), 2, normalisation=split.normalisation)
+        gilib.predict(narrow, noise, away, 2)
+        gilib.predict(narrow, noise, far, 2, normalisation=unit)
+        gilib.predict(still, noise, far, 2)
         still.trained_range = torch.tensor([[-1.0, 0.0], [1.0, 1e-3]], dtype=D)
-        gilib.predict(still, gilib.Gaussian(0.1), torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
-        given = {"normalisation": split.normalisation}
-        gilib.predict(net, gilib.Gaussian(0.1), raw + 4 * raw.std(0), 2, **given)
+        gilib.predict(still, noise, torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
 
 
 @pytest.mark.parametrize("pointwise", [False, True])

@@ -63,10 +63,8 @@ def test_without_a_name_size_kind_and_settings_choose(model, y, wanted):
 
 @pytest.mark.parametrize(("trace", "level"), [(torch.zeros(400), True), (torch.linspace(0, 9, 400), False)])
 def test_converged_is_what_the_history_says(monkeypatch, trace, level):
-    train = Recipe.train
-    monkeypatch.setattr(
-        Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], History(trace, 0))
-    )
+    train, said = Recipe.train, History(trace, 0)
+    monkeypatch.setattr(Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], said))
     model = BayesianRegressor("network", steps=2, random_state=0).fit(X, Y)
     assert model.converged_ is level and model.n_iter_ == 400
 
