@@ -49,9 +49,11 @@ class StandardStudent:
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function at `values`, with full relative precision where it is small."""
         return by_scipy("stdtr", self.df, values)
 
     def density(self, values: Tensor) -> Tensor:
+        """Return the density at `values`."""
         return StudentT(self.df, validate_args=False).log_prob(values).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
