@@ -140,6 +140,9 @@ def calibration_curve(probabilities: Tensor, labels: Tensor, bins: int = 20) -> 
         labels: `[N]`, integers.
         bins: B; bin b covers the probabilities in (b/B, (b+1)/B].
 
+    Returns:
+        The `CalibrationCurve`, of which confidence, accuracy and counts are `[B]`.
+
     >>> calibration_curve(torch.tensor([[0.75, 0.25]] * 4), torch.tensor([0, 0, 0, 1]), bins=4).counts
     tensor([0, 0, 4, 0])
     """

@@ -85,7 +85,6 @@ class ReplicaGenerators:
         return _Prefetched(start, torch.stack(drawn, 2).unbind(0))
 
     def _draws(self, size: Sequence[int], dtype: torch.dtype, device: torch.device | None) -> list[Tensor]:
-        """Draw numbers of this shape from every generator."""
         return [torch.randn(size, generator=g, dtype=dtype, device=device) for g in self.generators]
 
     def get_state(self) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def log_gamma_from_normal(concentration: Tensor | float, z: Tensor) -> Tensor:
     """Map standard normals to logarithms of Gamma variables of rate 1, log s = log F_a⁻¹(Φ(z)).
 
     For small a the variable, about (Φ(z) Γ(a+1))^{1/a}, underflows, but its logarithm does not. Arguments,
-    accuracy and errors are those of `gamma_from_normal`.
+    shape and dtype of the results, accuracy and errors are those of `gamma_from_normal`.
 
     >>> log_gamma_from_normal(2**-10, torch.zeros(1))  # its exponential is zero in float32
     tensor([-710.3591])

@@ -76,15 +76,15 @@ class MatrixNormal(FromNormals):
         row_precision_tril: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
-        rows, by_precision = _rows(row_scale_tril, row_precision_tril)
+        name, rows = one_of(row_scale_tril=row_scale_tril, row_precision_tril=row_precision_tril)
         if column_scale_tril is None:
             raise ValueError("give column_scale_tril, the Cholesky factor of the covariance of the columns")
         batch_shape = _batch_shape(loc, rows, column_scale_tril)
         validate = Distribution._validate_args if validate_args is None else validate_args
         if validate:
-            _check_tril(rows, "row_precision_tril" if by_precision else "row_scale_tril")
+            _check_tril(rows, name)
             _check_tril(column_scale_tril, "column_scale_tril")
-        self.by_precision, self.row_tril = by_precision, rows
+        self.by_precision, self.row_tril = name == "row_precision_tril", rows
         self.column_scale_tril = column_scale_tril
         self.loc = loc.expand(*batch_shape, *loc.shape[-2:])
         super().__init__(batch_shape, loc.shape[-2:], validate_args=False)
@@ -174,15 +174,13 @@ class MatrixNormal(FromNormals):
         return log_det.sub(noise.square().sum((-2, -1)), alpha=0.5)
 
 
-def _rows(scale: Tensor | None, precision: Tensor | None) -> tuple[Tensor, bool]:
-    """Return the factor that is given, and whether it factorises the precision."""
-    factor = precision if scale is None else scale
-    if factor is None or (scale is not None and precision is not None):
-        raise ValueError(
-            "give exactly one of row_scale_tril and row_precision_tril, got "
-            f"{'neither' if factor is None else 'both'}"
-        )
-    return factor, scale is None
+def one_of(**matrices: Tensor | None) -> tuple[str, Tensor]:
+    """Return the name and value of the only matrix that is given."""
+    given = {name: matrix for name, matrix in matrices.items() if matrix is not None}
+    if len(given) != 1:
+        which = "both" if given else "neither"
+        raise ValueError(f"give exactly one of {' and '.join(matrices)}, got {which}")
+    return given.popitem()
 
 
 def _batch_shape(loc: Tensor, rows: Tensor, columns: Tensor) -> torch.Size:

@@ -28,6 +28,9 @@ class MatrixNormalInverseWishart:
     Attributes:
         noise: the distribution IW(Ψ, ν) of Σ.
 
+    Raises:
+        ValueError: for the reasons of `MatrixNormal` and `InverseWishart`.
+
     >>> eye = torch.eye(2)
     >>> pair = MatrixNormalInverseWishart(torch.zeros(3, 2), torch.eye(3), 5.0, eye)
     >>> weights, covariance = pair.rsample((4,))
@@ -89,13 +92,16 @@ class MatrixNormalInverseWishart:
         noise: tuple[Tensor, Tensor] | None = None,
         generator: torch.Generator | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Draw pairs (W, Σ), differentiable in all parameters.
+        """Draw pairs, differentiable in all parameters.
 
         Args:
             sample_shape: leading axes of the draw.
             noise: standard normals for W `[*sample_shape, *batch, I, O]` and for Σ `[..., O, O]` (see
                 `InverseWishart.rsample_cholesky`); drawn if None.
             generator: source of the noise, if it is drawn.
+
+        Returns:
+            W, `[*sample_shape, *batch, I, O]`, and Σ, `[*sample_shape, *batch, O, O]`.
         """
         of_weights, of_covariance = (None, None) if noise is None else noise
         expanded = self.noise.expand(self.batch_shape)
@@ -104,6 +110,6 @@ class MatrixNormalInverseWishart:
         return weights, factor @ factor.mT
 
     def log_prob(self, weights: Tensor, covariance: Tensor) -> Tensor:
-        """Return the log density (nats) of W `[..., I, O]` and the distinct entries of Σ `[..., O, O]`."""
+        """Return log densities `[...]`, nats, of W `[..., I, O]` and distinct entries of Σ `[..., O, O]`."""
         factor = cholesky(covariance, "the covariance")
         return self.noise.log_prob_cholesky(factor) + self.given(factor).log_prob(weights)

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints, register_kl
 
 from gilib.distributions.gamma import log_gamma_from_normal
-from gilib.distributions.matrix_normal import FromNormals
+from gilib.distributions.matrix_normal import FromNormals, one_of
 from gilib.linalg import cholesky
 from gilib.linalg.factor import tril_logdet
 
@@ -67,11 +67,8 @@ class WishartFamily(FromNormals, ABC):
 
     def expand(self, batch_shape: Sequence[int], _instance: Distribution | None = None) -> Self:
         """Return this distribution with a larger batch shape, without copying the parameters."""
-        new: Self = self._get_checked_instance(type(self), _instance)
-        batch_shape = torch.Size(batch_shape)
-        new.df = self.df.expand(batch_shape)
-        new.scale_tril = self.scale_tril.expand(*batch_shape, *self.event_shape)
-        Distribution.__init__(new, batch_shape, self.event_shape, validate_args=False)
+        df = self.df.expand(torch.Size(batch_shape))
+        new = type(self)(df, scale_tril=self.scale_tril, validate_args=False)
         new._validate_args = self._validate_args
         return new
 
@@ -217,6 +214,9 @@ class InverseWishart(WishartFamily):
         scale_tril: its lower Cholesky factor C.
         validate_args: as in `torch.distributions`.
 
+    Raises:
+        ValueError: for the reasons of `Wishart`.
+
     >>> InverseWishart(5.0, scale_tril=torch.eye(2)).mean
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]])
@@ -256,12 +256,7 @@ class InverseWishart(WishartFamily):
 
 
 def _one_matrix(scale: Tensor | None, scale_tril: Tensor | None) -> Tensor:
-    """Return the scale matrix or its factor, whichever is given."""
-    matrix, name = (scale_tril, "scale_tril") if scale is None else (scale, "scale")
-    if matrix is None or (scale is not None and scale_tril is not None):
-        raise ValueError(
-            f"give exactly one of scale and scale_tril, got {'neither' if matrix is None else 'both'}"
-        )
+    name, matrix = one_of(scale=scale, scale_tril=scale_tril)
     if matrix.dim() < 2 or matrix.shape[-1] != matrix.shape[-2] or matrix.shape[-1] == 0:
         raise ValueError(f"{name} must have shape [..., p, p], got {list(matrix.shape)}")
     return matrix
@@ -312,25 +307,21 @@ def _where_positive(value: Tensor) -> Tensor:
     return torch.where(value > 0, value, torch.nan)
 
 
-def _whitened(root: Tensor, other: Tensor) -> Tensor:
-    """Return R⁻¹S for triangular factors R = `root` and S = `other`."""
-    if root.shape[-1] != other.shape[-1]:
-        raise ValueError(
-            f"KL needs matrices of one size, got {root.shape[-1]} × {root.shape[-1]} "
-            f"and {other.shape[-1]} × {other.shape[-1]}"
-        )
-    result: Tensor = torch.linalg.solve_triangular(root, other, upper=False)
-    return result
-
-
-def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -> Tensor:
-    """Return KL(W(V_p, ν_p) || W(V_q, ν_q)), given a root of V_q⁻¹V_p and log|V_q| - log|V_p|.
+@register_kl(Wishart, Wishart)
+@register_kl(InverseWishart, InverseWishart)
+def _kl(p: WishartFamily, q: WishartFamily) -> Tensor:
+    """Return KL(W(V_p, ν_p) || W(V_q, ν_q)), also of inverses with Ψ = V⁻¹, since inversion preserves it.
 
         ½ν_q (log|V_q| - log|V_p|) + ½ν_p (tr(V_q⁻¹V_p) - p) + log Γ_p(½ν_q) - log Γ_p(½ν_p)
         + ½(ν_p-ν_q) ψ_p(½ν_p)
 
     The normalisers' powers of two cancel.
     """
+    if p.size != q.size:
+        raise ValueError(f"KL needs matrices of one size, got {p.size} × {p.size} and {q.size} × {q.size}")
+    below, above = (q, p) if isinstance(p, Wishart) else (p, q)
+    log_det = 2 * (tril_logdet(below.scale_tril) - tril_logdet(above.scale_tril))  # log|V_q| - log|V_p|
+    whitened = torch.linalg.solve_triangular(below.scale_tril, above.scale_tril, upper=False)
     log_chi = torch.digamma(p.column_df).sum(-1) + p.size * math.log(2)  # E log|X| for V = Id
     trace = whitened.square().sum((-2, -1))
     return (
@@ -340,16 +331,3 @@ def _kl(p: WishartFamily, q: WishartFamily, whitened: Tensor, log_det: Tensor) -
         - p.log_norm
         + 0.5 * (p.df - q.df) * log_chi
     )
-
-
-@register_kl(Wishart, Wishart)
-def _kl_wishart(p: Wishart, q: Wishart) -> Tensor:
-    log_det = 2 * (tril_logdet(q.scale_tril) - tril_logdet(p.scale_tril))
-    return _kl(p, q, _whitened(q.scale_tril, p.scale_tril), log_det)
-
-
-@register_kl(InverseWishart, InverseWishart)
-def _kl_inverse_wishart(p: InverseWishart, q: InverseWishart) -> Tensor:
-    """Return the divergence of the inverses, Wishart matrices with scales Ψ⁻¹; inversion preserves it."""
-    log_det = 2 * (tril_logdet(p.scale_tril) - tril_logdet(q.scale_tril))
-    return _kl(p, q, _whitened(p.scale_tril, q.scale_tril), log_det)

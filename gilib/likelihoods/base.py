@@ -180,6 +180,12 @@ class Likelihood(nn.Module, Part, ABC):
                 f"outputs are from a network with replicas={given}: use the same for both"
             )
 
+    def check_fit(self, outputs: Tensor, targets: Tensor) -> None:
+        """Raise unless the likelihood is for these outputs, and targets belong to them."""
+        self.check_outputs(outputs)
+        self.check_targets(targets, *outputs.shape[-2:])
+        check_own_targets(targets.shape[: -1 - self.target_axes], outputs.shape[1:-2])
+
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> Prediction:

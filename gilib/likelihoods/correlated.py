@@ -13,9 +13,9 @@ from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
 from gilib.likelihoods.base import Likelihood
 from gilib.likelihoods.gaussian import Gaussian, check_inferred, check_numbers
-from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob
+from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob, in_units
 from gilib.linalg import cholesky
-from gilib.validation import as_replicas, check_own_targets
+from gilib.validation import as_replicas
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -77,9 +77,7 @@ class CorrelatedGaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
-        self.check_outputs(outputs)
-        check_numbers(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
+        self.check_fit(outputs, targets)
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
@@ -94,9 +92,7 @@ class CorrelatedGaussian(Likelihood):
         root = self.noise_tril.to(outputs)
         root = root.expand(1, *outputs.shape[1:-2], *root.shape[-2:])  # [1, R, O, O]
         if normalisation is not None:
-            outputs, root = outputs.double(), root.double()
-            scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])  # [1, R, 1, O]
-            outputs, root = normalisation.invert_y(outputs), scale.mT * root
+            outputs, root = in_units(outputs, root, normalisation)
         sd = root.square().sum(-1).sqrt()[..., None, :]
         return CorrelatedPrediction(outputs, sd, root)
 

@@ -17,7 +17,7 @@ from gilib.config import ConfigDict
 from gilib.draws import Moments
 from gilib.likelihoods.base import LOG_2PI, Likelihood, check_axes
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import as_replicas, check_own_targets, check_scale
+from gilib.validation import as_replicas, check_scale
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -46,7 +46,8 @@ class GaussianNoise(Likelihood):
         return given.loc + given.scale * noise
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`."""
+        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
+        self.check_num_outputs(outputs)
         check_numbers(targets, num_points, outputs)
 
     def predictive(
@@ -124,9 +125,7 @@ class Gaussian(GaussianNoise):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_o log N(y_no; f_no, σ²) for every point, `[S, R, N]`, nats."""
-        self.check_outputs(outputs)
-        check_numbers(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
+        self.check_fit(outputs, targets)
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
         constant = outputs.shape[-1] * (log_variance + LOG_2PI)
@@ -185,6 +184,17 @@ class NoisePerTarget(GaussianNoise):
         """σ_o², `[R, O]`, in squared units of the targets."""
         return self.log_variance.exp()
 
+    def _parts(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean of the targets and the logarithm of their variance, which broadcast."""
+        self.check_outputs(outputs)
+        return outputs, self.log_variance.to(outputs)[..., None, :]  # [S, R, N, O], [R, 1, O]
+
+    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return Σ_o log N(y_no; E y_no, V y_no) for every point, `[S, R, N]`, nats."""
+        self.check_fit(outputs, targets)
+        mean, log_variance = self._parts(outputs)
+        return scored((mean - targets).square(), log_variance, -log_variance)
+
     @torch.no_grad()
     def scale_noise(self, factor: Tensor) -> None:
         """Multiply σ_o² by factors, `[R, O]`, if they are learned."""
@@ -209,15 +219,6 @@ class PerOutputGaussian(NoisePerTarget):
     torch.Size([3, 5])
     """
 
-    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return Σ_o log N(y_no; f_no, σ_o²) for every point, `[S, R, N]`, nats."""
-        self.check_targets(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
-        self.check_outputs(outputs)
-        log_variance = self.log_variance.to(outputs.dtype)[..., None, :]  # [R, 1, O]
-        squares = (outputs - targets).square() * (-log_variance).exp()
-        return -0.5 * (squares + log_variance + LOG_2PI).sum(-1)
-
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_o [log N(y_no; E f_no, σ_o²) - ½ V f_no / σ_o²] for every point, `[S, R, N]`, nats."""
         mean, variance = functions.marginals(x)
@@ -239,15 +240,13 @@ class PerOutputGaussian(NoisePerTarget):
         noise = self.noise_variance.to(outputs)[..., None, :]
         return Moments(outputs, noise.expand(1, *outputs.shape[1:-2], 1, outputs.shape[-1]))
 
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        if targets.is_floating_point():
-            self.check_num_outputs(outputs)
-        super().check_targets(targets, num_points, outputs)
+
+def scored(squares: Tensor, log_variance: Tensor, log_precision: Tensor) -> Tensor:
+    """Return log densities, `[..., N]`, from squared residuals `[..., N, O]` or their expectation."""
+    return -0.5 * (squares * log_precision.exp() + log_variance + LOG_2PI).sum(-1)
 
 
 def _check_single(value: Any, name: str) -> None:
-    """Raise unless the value is a single variance."""
     several = isinstance(value, list | tuple | np.ndarray | Tensor)
     if several and (count := torch.as_tensor(value).numel()) > 1:
         raise ValueError(

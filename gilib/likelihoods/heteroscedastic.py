@@ -11,10 +11,8 @@ from torch.distributions import Normal
 
 from gilib.arguments import Scale
 from gilib.draws import Moments
-from gilib.likelihoods.base import LOG_2PI
-from gilib.likelihoods.gaussian import NoisePerTarget, check_numbers, gaussians
+from gilib.likelihoods.gaussian import NoisePerTarget, check_numbers, gaussians, scored
 from gilib.likelihoods.mixtures import GaussianPrediction
-from gilib.validation import check_own_targets
 
 if TYPE_CHECKING:
     from gilib.data import Normalisation
@@ -51,22 +49,14 @@ class HeteroscedasticGaussian(NoisePerTarget):
         mean, log_variance = self._parts(outputs)
         return Moments(mean, log_variance.exp())
 
-    def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return Σ_o log N(y_no; f_no, σ_o² exp(g_no)) for every point, `[S, R, N]`, nats."""
-        self.check_targets(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
-        mean, log_variance = self._parts(outputs)
-        return _scored((mean - targets).square(), log_variance, -log_variance)
-
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return the expectation, `[S, R, N]`, nats, in closed form or else estimated from one sample."""
         outputs, variance = functions.moments(x)
         if variance is None:
             return self.log_prob(outputs, targets)
-        self.check_targets(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[:-2], outputs.shape[1:-2])
+        self.check_fit(outputs, targets)
         (mean, log_variance), (spread, doubt) = self._parts(outputs), variance.chunk(2, -1)
-        return _scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
+        return scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise unless targets are floating-point numbers `[N, O]`, and the network has 2 · O outputs."""
@@ -95,10 +85,6 @@ class HeteroscedasticGaussian(NoisePerTarget):
         self.check_outputs(outputs)
         mean, log_ratio = outputs.chunk(2, -1)
         return mean, log_ratio + self.log_variance.to(outputs)[..., None, :]
-
-
-def _scored(squares: Tensor, log_variance: Tensor, log_precision: Tensor) -> Tensor:
-    return -0.5 * (squares * log_precision.exp() + log_variance + LOG_2PI).sum(-1)
 
 
 def _standard_normal(count: int) -> Tensor:

@@ -138,6 +138,12 @@ class GaussianPrediction(Prediction):
         return log_mean_exp(density.log_prob(targets).sum(-1), 0)
 
 
+def in_units(locations: Tensor, root: Tensor, normalisation: Normalisation) -> tuple[Tensor, Tensor]:
+    """Return locations `[S, R, N, O]` and a root of covariances `[1, R, O, O]` in original units, float64."""
+    scale = normalisation.scale_y(torch.ones_like(root[..., :1, :], dtype=torch.float64))  # [1, R, 1, O]
+    return normalisation.invert_y(locations.double()), scale.mT * root.double()
+
+
 def gaussian_log_prob(deviation: Tensor, root: Tensor) -> Tensor:
     """Return log N(d; 0, C Cᵀ), `[..., N]` nats, for deviations d `[..., N, O]` and lower C `[..., O, O]`."""
     white = torch.linalg.solve_triangular(root.mT, deviation, upper=True, left=False)
@@ -275,7 +281,6 @@ class MixturePrediction(Prediction):
 
     @property
     def _single(self) -> Distribution:
-        """The distributions of single outputs."""
         single: Distribution = getattr(self.distribution, "base_dist", self.distribution)
         return single
 

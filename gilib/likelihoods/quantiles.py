@@ -7,7 +7,6 @@ until all components are smooth across it, and then Newton's method takes over.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
@@ -26,48 +25,35 @@ ENDS = ("lower", "upper")  # the ends of a support, as torch names them
 ROOT_2PI, ROOT_HALF = math.sqrt(2.0 * math.pi), math.sqrt(0.5)
 
 
-class SymmetricDistribution(ABC):
-    """A standard distribution, symmetric around zero, which the components of a mixture shift and scale."""
-
-    @abstractmethod
-    def cdf(self, values: Tensor) -> Tensor:
-        """Return the distribution function at `values`, with full relative precision where it is small."""
-
-    @abstractmethod
-    def density(self, values: Tensor) -> Tensor:
-        """Return the density at `values`."""
-
-    @abstractmethod
-    def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Return two bounds of the quantile of `probability`; they broadcast with the components."""
-
-
-class StandardNormal(SymmetricDistribution):
-    """The standard normal distribution, N(0, 1)."""
+class StandardNormal:
+    """The standard normal distribution, N(0, 1), which the components of a mixture shift and scale."""
 
     def cdf(self, values: Tensor) -> Tensor:
         """Return the distribution function at `values`; torch's ndtr would lose its digits in the tails."""
         return 0.5 * torch.erfc(-ROOT_HALF * values)
 
     def density(self, values: Tensor) -> Tensor:
+        """Return the density at `values`."""
         return (-0.5 * values.square()).exp() / ROOT_2PI
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
-        """Return the exact quantile as both bounds."""
+        """Return two bounds of the quantile of `probability` that broadcast with the components."""
         found = torch.special.ndtri(torch.tensor(probability, dtype=torch.float64))
         return found, found
 
 
 @dataclass(frozen=True)
-class StandardStudent(SymmetricDistribution):
-    """Student's t distribution; ν is float64 and broadcasts with the components of a mixture."""
+class StandardStudent:
+    """Student's t distribution, with the methods of `StandardNormal`; ν is float64 and broadcasts."""
 
     df: Tensor
 
     def cdf(self, values: Tensor) -> Tensor:
+        """Return the distribution function at `values`, with full relative precision where it is small."""
         return by_scipy("stdtr", self.df, values)
 
     def density(self, values: Tensor) -> Tensor:
+        """Return the density at `values`."""
         return StudentT(self.df, validate_args=False).log_prob(values).exp()
 
     def bracket(self, probability: float) -> tuple[Tensor, Tensor]:
@@ -79,21 +65,22 @@ class StandardStudent(SymmetricDistribution):
         return low, high
 
 
+Standard = StandardNormal | StandardStudent  # both are symmetric around zero
+
+
 def check_probability(probability: object) -> None:
     """Raise ValueError unless `probability` is a number above 0 and below 1."""
     if not isinstance(probability, Real) or not 0.0 < float(probability) < 1.0:
         raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
 
 
-def mixture_cdf(locations: Tensor, scales: Tensor, values: Tensor, standard: SymmetricDistribution) -> Tensor:
+def mixture_cdf(locations: Tensor, scales: Tensor, values: Tensor, standard: Standard) -> Tensor:
     """Return the distribution function at `values`; other arguments as for `mixture_quantile`."""
     standardised = (values.double() - locations.double()) / scales.double()
     return standard.cdf(standardised).mean(0).to(locations.dtype)
 
 
-def mixture_quantile(
-    locations: Tensor, scales: Tensor, probability: float, standard: SymmetricDistribution
-) -> Tensor:
+def mixture_quantile(locations: Tensor, scales: Tensor, probability: float, standard: Standard) -> Tensor:
     """Return the quantile of an equal mixture over the first axis; the arithmetic is in float64.
 
     The components are location + scale · z, both `[S, ...]`; `standard` is the law of z.
@@ -109,9 +96,7 @@ def mixture_quantile(
     return _lower_quantile(own, scales, float(probability), standard).to(locations.dtype)
 
 
-def _lower_quantile(
-    locations: Tensor, scales: Tensor, probability: float, standard: SymmetricDistribution
-) -> Tensor:
+def _lower_quantile(locations: Tensor, scales: Tensor, probability: float, standard: Standard) -> Tensor:
     """Return the quantile of a probability of at most one half, in float64."""
     lowest, highest = (locations + scales * edge.to(scales.device) for edge in standard.bracket(probability))
     return _found(

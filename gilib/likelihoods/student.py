@@ -16,7 +16,6 @@ from gilib.validation import as_replicas, check_scale
 
 
 def _check_df(value: Any, name: str) -> None:
-    """Raise ValueError unless Student's t with these degrees of freedom has a variance."""
     check_scale(value, name)
     if value <= 2.0:
         raise ValueError(f"{name} must be above 2, so that targets have a variance, got {value!r}")

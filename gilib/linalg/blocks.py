@@ -28,13 +28,14 @@ def pieces(count: int, step: int) -> Iterator[slice]:
 
 
 def piecewise(
-    function: Callable[..., tuple[Tensor, ...]], matrices: Tensor, *others: Tensor
+    function: Callable[..., tuple[Tensor, ...]], matrices: Tensor, *others: Tensor, step: int | None = None
 ) -> tuple[Tensor, ...]:
     """Apply `function` to a batch, piece by piece if two temporaries of its size exceed the block size.
 
     The batch axis is the first of every tensor; `matrices`, `[B, I, J]`, is as large as the temporaries.
+    `step` is the size of a piece, if it is another.
     """
-    count, step = len(matrices), at_once(matrices, 2 * matrices.shape[-2:].numel())
+    count, step = len(matrices), step or at_once(matrices, 2 * matrices.shape[-2:].numel())
     if count <= step:
         return function(matrices, *others)
     whole: tuple[Tensor, ...] = ()

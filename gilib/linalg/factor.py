@@ -15,7 +15,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from gilib.linalg.blocks import at_once, pieces
+from gilib.linalg.blocks import at_once, piecewise
 
 _failures_raise = ContextVar("failures_raise", default=True)
 MIN_MATRICES = 128  # in a piece: with fewer, calls for their blocks cost more than the cache saves
@@ -153,21 +153,13 @@ def inverse_cholesky(matrix: Tensor, what: str = "the matrix", advice: str = ADV
     tensor([[ 0.5000,  0.0000],
             [-0.5000,  1.0000]])
     """
+    batch = matrix.reshape(-1, *matrix.shape[-2:])
+    step, largest = max(MIN_MATRICES, at_once(batch, batch.shape[-2:].numel())), leaf(len(batch))
     try:
-        return _in_pieces(matrix.reshape(-1, *matrix.shape[-2:])).reshape(matrix.shape)
+        (inverse,) = piecewise(lambda part: (_inverse_cholesky(part, largest),), batch, step=step)
+        return inverse.reshape(matrix.shape)
     except FactorisationError as error:
         raise FactorisationError(what, _diagnose(matrix, advice)) from error
-
-
-def _in_pieces(batch: Tensor) -> Tensor:
-    """Return the inverse factors of a batch `[B, I, I]`, computed piece by piece."""
-    step = max(MIN_MATRICES, at_once(batch, batch.shape[-2:].numel()))
-    if len(batch) <= step:
-        return _inverse_cholesky(batch, leaf(len(batch)))
-    inverse = torch.empty_like(batch)
-    for part in pieces(len(batch), step):
-        inverse[part] = _inverse_cholesky(batch[part], leaf(len(batch)))
-    return inverse
 
 
 def leaf(count: int) -> int:

@@ -34,7 +34,6 @@ def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iter
 
 
 def _views(value: Tensor, lead: Sequence[int], axes: int) -> list[Tensor]:
-    """Return the views of all samples, in order."""
     views = [value.expand(*lead, *value.shape[value.dim() - axes :])]
     for _ in lead:
         views = [view for each in views for view in each.unbind()]

@@ -152,7 +152,6 @@ class _Pooled(Composite):
         return values.expand(*self.lead, *values.shape[-1 - self.output_axes :]).flatten(0, 1)
 
     def _check(self, x: Tensor) -> None:
-        """Raise an error unless all members can be evaluated at these points."""
         replicas, given = self.lead[2:], tuple(x.shape[: -1 - self.input_axes])
         if x.dim() <= self.input_axes or given not in ((), replicas):
             raise ValueError(

@@ -54,8 +54,9 @@ def predict(
             deviations and densities at single points: components are then no functions.
 
     Returns:
-        The prediction of the likelihood. Replicas that broke down in training, and ensembles with such a
-        member, predict NaN; a warning names them, and names a network that gives no numbers.
+        The prediction of the likelihood, such as a `GaussianPrediction`, `CategoricalPrediction` or
+        `MixturePrediction`. Replicas that broke down in training, and ensembles with such a member, predict
+        NaN; a warning names them, and names a network that gives no numbers.
 
     >>> import gilib
     >>> net = gilib.models.mlp(1, (5,), 1, posterior=gilib.Factorised())

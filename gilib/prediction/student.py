@@ -10,7 +10,7 @@ from gilib.arithmetic import exact_products
 from gilib.data import Normalisation
 from gilib.draws import record
 from gilib.layers.weights import WeightLayer
-from gilib.likelihoods.mixtures import StudentPrediction
+from gilib.likelihoods.mixtures import StudentPrediction, in_units
 from gilib.network import Network
 from gilib.posteriors import ConjugateWeights
 from gilib.prediction.predicting import checked_inputs
@@ -43,6 +43,9 @@ def predict_student(
         batch_size: points per batch; all if None.
         generator: source of the draws.
 
+    Returns:
+        An equal mixture of S distributions t_ν' at every point.
+
     Raises:
         ValueError: if the network does not end with a layer with `Conjugate`.
 
@@ -70,9 +73,7 @@ def predict_student(
     df = (last.df.double() - last.outputs + 1.0)[None]
     root = last.scale_tril[None] * df.rsqrt().to(last.scale_tril)[..., None, None]
     if normalisation is not None:
-        location, root, spread = location.double(), root.double(), spread.double()
-        scale = normalisation.scale_y(torch.ones_like(root[..., 0, :])[..., None, :])
-        location, root = normalisation.invert_y(location), scale.mT * root
+        spread, (location, root) = spread.double(), in_units(location, root, normalisation)
     return StudentPrediction(location, spread, root, df)
 
 

@@ -203,13 +203,7 @@ def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not readable(precision):
         return precision, cholesky(precision, *PRECISION)
-    factor, info = torch.linalg.cholesky_ex(precision)
-    for times in ROUNDING:
-        if not bool(info.any()):
-            return precision, factor
-        precision = _raised(precision, precision, times * precision.shape[-1], info)
-        factor, info = torch.linalg.cholesky_ex(precision)
-    return precision, cholesky(precision, *PRECISION)
+    return _mended(precision, None, precision.shape[-1], PRECISION)
 
 
 def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
@@ -221,19 +215,23 @@ def scale_factor(scatter: Tensor, white: Tensor) -> Tensor:
     flag is read, all amounts are tried.
     """
     corner = plus_matmul(scatter, white.mT, white, weight=-1.0)
-    factor, info = torch.linalg.cholesky_ex(corner)
+    return _mended(corner, scatter, sum(white.shape[-2:]), SCATTER)[1]
+
+
+def _mended(matrix: Tensor, like: Tensor | None, size: int, named: tuple[str, str]) -> tuple[Tensor, Tensor]:
+    """Return matrices and factors, after adding to those that have none rounding errors of `like`'s diagonal.
+
+    They are multiples of `size` ε; None: of the matrix itself.
+    """
+    factor, info = torch.linalg.cholesky_ex(matrix)
     for times in ROUNDING:
         if readable(info) and not bool(info.any()):
-            return factor
-        corner = _raised(corner, scatter, times * sum(white.shape[-2:]), info)
-        factor, info = torch.linalg.cholesky_ex(corner)
-    return cholesky(corner, *SCATTER)
-
-
-def _raised(matrix: Tensor, like: Tensor, roundings: float, info: Tensor) -> Tensor:
-    """Add `roundings` rounding errors of the diagonal of `like` to the matrices whose factor failed."""
-    unit = roundings * torch.finfo(matrix.dtype).eps * like.diagonal(dim1=-2, dim2=-1)
-    return matrix + torch.diag_embed(unit * (info > 0)[..., None])
+            return matrix, factor
+        diagonal = (matrix if like is None else like).diagonal(dim1=-2, dim2=-1)
+        unit = times * size * torch.finfo(matrix.dtype).eps * diagonal
+        matrix = matrix + torch.diag_embed(unit * (info > 0)[..., None])
+        factor, info = torch.linalg.cholesky_ex(matrix)
+    return matrix, cholesky(matrix, *named)
 
 
 def _lower_product(factor: Tensor, values: Tensor) -> Tensor:
@@ -259,6 +257,9 @@ def residuals(
         weight: c.
         scale: scale of the features; small matrices are multiplied by it instead of X.
         bias: whether X has a last column of ones, which `features` leaves out.
+
+    Returns:
+        c XᵀX, c XᵀD and c DᵀD for D = Y - X M.
     """
     return moments(features, unexplained(features, targets, mean, scale, bias), weight, scale, bias)
 

@@ -91,7 +91,6 @@ def _numeric(column: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """Return whether a cell, or a whole column, can be converted to numbers."""
     try:
         np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -108,7 +107,6 @@ def is_missing(cell: Any) -> bool:
 
 
 def _cells(column: Any) -> list[Any]:
-    """Return all cells that are not missing, as objects."""
     if hasattr(column, "dropna"):
         column = column.dropna()
     return [cell for cell in np.asarray(column, dtype=object) if not is_missing(cell)]

@@ -84,6 +84,9 @@ def coverage(model: Any, X: Any, y: Any, by: Any = "prediction", coverage: float
             numbers, otherwise a group for each value; rows without a value form their own group.
         coverage: probability of the central intervals, between 0 and 1.
 
+    Returns:
+        A `Coverage`: a table with a line for all rows and one for each group, of every output.
+
     Raises:
         TypeError: if the model predicts no intervals.
         ValueError: if the targets do not fit, the column does not exist, or `coverage` is not between 0 and

@@ -113,7 +113,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     likelihood: str = "gaussian"
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Train on the targets that vary."""
         if self.target is not None:
             check_choice(self.target, ("log",), "target")
         check_likelihood(self.likelihood, "likelihood")
@@ -211,7 +210,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self._scales.scale_y(self._all((0.5 * torch.cat(levels)).exp(), 1.0)).numpy()
 
     def _draw(self) -> Draw:
-        """Draw the functions of all predictions."""
         generator = torch.Generator().manual_seed(self.seed_)
         return self.net_.draw(self._recipe.enough(self.num_samples), generator=generator)
 
@@ -309,6 +307,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             y: their targets, `[N]` or `[N, O]`.
             coverage: the probability of central intervals that is to be guaranteed.
 
+        Returns:
+            The regressor itself.
+
         Raises:
             ValueError: if targets do not fit, there are fewer than coverage / (1 - coverage) rows, or the
                 likelihood is not "gaussian".
@@ -372,8 +373,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: number of samples.
             random_state: seed of the draws.
         """
-        generator = torch.Generator().manual_seed(seed_of(random_state))
-        outputs = self._functions(X, n_samples, generator)
+        outputs, generator = self._functions(X, n_samples, random_state)
         samples = self.likelihood_.sample(outputs, generator)
         noise = torch.randn(*samples.shape[:-1], len(self._varies), generator=generator, dtype=torch.float64)
         samples = self._scales.invert_y(self._all(samples, noise))
@@ -394,20 +394,20 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             n_samples: number of functions.
             random_state: seed of the draws.
         """
-        generator = torch.Generator().manual_seed(seed_of(random_state))
-        outputs = self._functions(X, n_samples, generator)
+        outputs, _ = self._functions(X, n_samples, random_state)
         means = self.likelihood_.distribution(outputs).mean
         return self._samples(self._scales.invert_y(self._all(means.detach(), 0.0)))
 
-    def _functions(self, X: Any, n_samples: int, generator: torch.Generator) -> Tensor:
-        """Return the outputs of drawn functions, `[n_samples, N, ...]`."""
+    def _functions(self, X: Any, n_samples: int, random_state: Any) -> tuple[Tensor, torch.Generator]:
+        """Return the outputs of drawn functions, `[n_samples, N, ...]`, and what they were drawn with."""
         check_count(n_samples, "n_samples")
+        generator = torch.Generator().manual_seed(seed_of(random_state))
         points = self._points(X)
         pieces = torch.arange(n_samples).split(max(1, self._at_once // len(points)))
         x, size = self.normalisation_.x(points), len(points)
         with torch.no_grad():
             draws = [self.net_.joint_draw(len(piece), size, generator=generator)(x) for piece in pieces]
-        return torch.cat(draws)
+        return torch.cat(draws), generator
 
     def _samples(self, values: Tensor) -> Array:
         samples = (values.exp() if self._logs else values).movedim(0, -1).numpy()

@@ -1,4 +1,4 @@
-"""Wishart and inverse Wishart: densities, moments, draws, gradients, shapes, divergences."""
+"""Wishart and inverse Wishart: densities, moments, draws, gradients, divergences, refusals."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import torch
 from torch.distributions import kl_divergence
 
 from gilib.distributions import InverseWishart, Wishart, gamma_from_normal
+from gilib.linalg import FactorisationError
 from tests.support import D, normals, seeded
 
 BOTH = pytest.mark.parametrize("family", [Wishart, InverseWishart])
@@ -110,48 +111,43 @@ def test_draws_come_from_the_generator_alone(family):
     assert dist.sample((2,)).shape == (2, 3, 3)
 
 
-@pytest.mark.parametrize("df", [2.3, 3.0, 11.7])
-def test_wishart_moments(df):
-    dist, count = Wishart(df, positive_definite(3)), 3000
-    factor = dist.rsample_cholesky(noise=normals(count, 3, 3))
-    assert within_six_standard_errors(factor @ factor.mT, dist.mean, dist.variance)
-    half = (df - np.arange(3)) / 2
-    mean = scipy.special.digamma(half).sum() + 3 * np.log(2) + float(torch.logdet(dist.scale))
-    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
-
-
+@BOTH
 @pytest.mark.parametrize("df", [2.3, 7.1, 20.0])
-def test_inverse_wishart_moments(df):
-    """Ω⁻¹ ~ W(Ψ⁻¹, ν) has moments for every ν; Ω's own variance only for ν > p + 3."""
-    dist, count = InverseWishart(df, positive_definite(3)), 3000
-    factor = dist.rsample_cholesky(noise=normals(count, 3, 3))
-    inverse = Wishart(df, torch.linalg.inv(dist.scale))
-    assert within_six_standard_errors(torch.cholesky_inverse(factor), inverse.mean, inverse.variance)
+def test_moments_of_draws(family, df):
+    """Those of X and of Ω⁻¹ ~ W(Ψ⁻¹, ν), of log |X|, and of Ω, whose variance exists for ν > p + 3 only."""
+    dist = family(df, positive_definite(3))
+    factor = dist.rsample_cholesky(noise=normals(3000, 3, 3))
+    inverse = family is InverseWishart
+    law = Wishart(df, torch.linalg.inv(dist.scale)) if inverse else dist
+    drawn = torch.cholesky_inverse(factor) if inverse else factor @ factor.mT
+    assert within_six_standard_errors(drawn, law.mean, law.variance)
     half = (df - np.arange(3)) / 2
-    mean = float(torch.logdet(dist.scale)) - scipy.special.digamma(half).sum() - 3 * np.log(2)
-    log_det = 2 * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    mean = scipy.special.digamma(half).sum() + 3 * np.log(2) + float(torch.logdet(law.scale))
+    log_det = (-2 if inverse else 2) * factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     assert within_six_standard_errors(log_det, mean, torch.tensor(scipy.special.polygamma(1, half).sum()))
-    if df > 6:
+    if inverse and df > 6:
         assert within_six_standard_errors(factor @ factor.mT, dist.mean, dist.variance)
 
 
 @BOTH
-def test_gradients_of_draws_and_densities(family):
+def test_gradients_of_draws_densities_and_divergences(family):
     noise, value = normals(2, 3, 3), positive_definite(3, (2,), seed=1)
-    df = torch.tensor(2.7, dtype=D, requires_grad=True)
-    root = torch.linalg.cholesky(positive_definite(3)).requires_grad_()
+    other = family(5.4, positive_definite(3, seed=1))
 
-    def draw(df, root):
-        return family(df, scale_tril=root.tril()).rsample(noise=noise)
+    def of(df, root):
+        return family(df, scale_tril=root.tril())
 
-    def draw_from_scale(df, root):
+    def from_scale(df, root):
         return family(df, scale=root.tril() @ root.tril().mT).rsample(noise=noise)
 
-    def density(df, root):
-        return family(df, scale_tril=root.tril()).log_prob(value)
-
-    for function in (draw, draw_from_scale, density):
+    for function in (
+        lambda df, root: of(df, root).rsample(noise=noise),
+        lambda df, root: of(df, root).log_prob(value),
+        lambda df, root: (kl_divergence(of(df, root), other), kl_divergence(other, of(df, root))),
+        from_scale,
+    ):
+        df = torch.tensor(2.7, dtype=D, requires_grad=True)
+        root = torch.linalg.cholesky(positive_definite(3)).requires_grad_()
         assert torch.autograd.gradcheck(function, (df, root))
 
 
@@ -173,11 +169,15 @@ def test_vmap_equals_loop(family, argument):
 
 
 @BOTH
-def test_without_validation_nothing_reads_the_data(family):
+def test_without_validation_nothing_reads_the_data_and_factors_are_named(family):
     """Meta tensors hold no data, so any read or branch on it would raise."""
     dist = family(4.0, scale=torch.ones(2, 3, 3, device="meta"), validate_args=False)
     factor = dist.rsample_cholesky((5,))
     assert factor.shape == (5, 2, 3, 3) and dist.log_prob(factor @ factor.mT).shape == (5, 2)
+    with pytest.raises(FactorisationError, match="the scale matrix is not positive definite"):
+        family(4.0, -torch.eye(3), validate_args=False)
+    with pytest.raises(FactorisationError, match="the value is not positive definite"):
+        family(4.0, torch.eye(3), validate_args=False).log_prob(-torch.eye(3))
 
 
 @BOTH
@@ -189,20 +189,13 @@ def test_float32(family):
     torch.testing.assert_close(draw.double(), exact.rsample_cholesky(noise=noise), rtol=1e-3, atol=1e-4)
 
 
-def pair(family, size=3):
-    return family(size + 0.7, positive_definite(size)), family(size + 2.4, positive_definite(size, seed=1))
-
-
-def test_divergence_and_density_against_torch():
-    p, q = pair(Wishart)
-    oracle = kl_divergence(*(torch.distributions.Wishart(dist.df, dist.scale) for dist in (p, q)))
-    torch.testing.assert_close(kl_divergence(p, q), oracle)
-
-
-def test_inversion_leaves_the_divergence_as_it_is():
-    p, q = pair(InverseWishart)
-    inverses = (Wishart(dist.df, torch.linalg.inv(dist.scale)) for dist in (p, q))
-    torch.testing.assert_close(kl_divergence(p, q), kl_divergence(*inverses))
+def test_divergences_against_torch():
+    """Inversion leaves them as they are."""
+    parameters = (3.7, positive_definite(3)), (5.4, positive_definite(3, seed=1))
+    oracle = kl_divergence(*(torch.distributions.Wishart(*given) for given in parameters))
+    torch.testing.assert_close(kl_divergence(*(Wishart(*given) for given in parameters)), oracle)
+    inverses = (InverseWishart(df, torch.linalg.inv(scale)) for df, scale in parameters)
+    torch.testing.assert_close(kl_divergence(*inverses), oracle)
 
 
 @BOTH
@@ -216,12 +209,47 @@ def test_divergence_of_equals_and_in_batches(family):
     torch.testing.assert_close(kl_divergence(p, q), one)
 
 
+EYE = torch.eye(3)
+LOWER = torch.ones(3, 3).tril(-1)
+
+
+def with_noise(sample_shape, *shape):
+    return lambda family: family(4.0, EYE.expand(4, 3, 3)).rsample(sample_shape, noise=torch.zeros(shape))
+
+
+REFUSED = {
+    "df on the border": (lambda family: family(2.0, EYE), r"df must exceed p - 1 = 2 for 3 × 3"),
+    "one df of two": (lambda family: family(torch.tensor([4.0, 2.0]), EYE), "df must exceed .* got 2.0"),
+    "no scale": (lambda family: family(4.0), "exactly one of scale and scale_tril, got neither"),
+    "two scales": (lambda family: family(4.0, EYE, EYE), "exactly one of scale and scale_tril, got both"),
+    "not square": (lambda family: family(4.0, scale_tril=EYE[:, :2]), r"scale_tril must .* got \[3, 2\]"),
+    "empty": (lambda family: family(4.0, torch.ones(2, 0, 0)), r"scale must have shape .* got \[2, 0, 0\]"),
+    "indefinite": (lambda family: family(4.0, EYE - 2 * EYE[0].diag()), "its smallest eigenvalue is -1"),
+    "triangular": (lambda family: family(4.0, EYE + LOWER), "symmetric; pass a triangular factor as"),
+    "full factor": (lambda family: family(4.0, scale_tril=EYE + LOWER.mT), "scale_tril must be lower"),
+    "batches": (
+        lambda family: family(torch.tensor([4.0, 5.0]), EYE.expand(5, 3, 3)),
+        r"df has shape \[2\], which does not broadcast with \[5\]",
+    ),
+    "noise of two axes": (with_noise((), 2, 2), r"noise must have shape \[..., 4, 3, 3\], got \[2, "),
+    "noise of no batch": (with_noise((), 3, 3), r"noise must have shape \[..., 4, 3, 3\]"),
+    "noise of no samples": (with_noise((7,), 4, 3, 3), r"noise must have shape \[7, 4, 3, 3\]"),
+    "value": (lambda family: family(4.0, EYE).log_prob(-EYE), "support"),
+    "size of a value": (lambda family: family(4.0, EYE).log_prob(EYE[:2, :2]), "event_shape"),
+    "value for a factor": (
+        lambda family: family(4.0, EYE).log_prob_cholesky(EYE + LOWER.mT),
+        r"factor must hold lower triangular matrices \[..., 3, 3\]",
+    ),
+    "two sizes": (
+        lambda family: kl_divergence(family(4.0, EYE), family(4.0, EYE[:2, :2])),
+        "KL needs matrices of one size",
+    ),
+}
+
+
 @BOTH
-def test_gradients_of_the_divergence(family):
-    p, q = pair(family)
-
-    def divergence(p_df, p_root, q_df, q_root):
-        return kl_divergence(family(p_df, scale_tril=p_root.tril()), family(q_df, scale_tril=q_root.tril()))
-
-    parameters = [t.clone().requires_grad_() for t in (p.df, p.scale_tril, q.df, q.scale_tril)]
-    assert torch.autograd.gradcheck(divergence, parameters)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(family, name):
+    call, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        call(family)

@@ -38,37 +38,37 @@ def test_transforms_follow_plain_products(energy, generator, monkeypatch):
 
 
 def by_differences(function, x):
-    """The Hessian, from first derivatives of `torch.func`."""
-    slope, columns = torch.func.grad(function), []
-    for direction in 1e-5 * torch.eye(x.numel()).reshape(-1, *x.shape):
-        columns.append((slope(x + direction) - slope(x - direction)).flatten() / 2e-5)
-    return torch.stack(columns, -1)
+    """The derivative of a tensor of any shape in all entries of x, `[..., numbers]`."""
+    steps = 1e-5 * torch.eye(x.numel()).reshape(-1, *x.shape)
+    return torch.stack([(function(x + step) - function(x - step)) / 2e-5 for step in steps], -1)
+
+
+def drawn(generator, *shape):
+    """A function of a precision: what `sample_from_precision` draws from it, and the score."""
+    shift, noise = normal(generator, *shape), normal(generator, *shape)
+
+    def function(precision):
+        values, log_q = sample_from_precision(0.5 * (precision + precision.mT), shift, noise)
+        return values.square().sum() + log_q.sum()
+
+    return function
 
 
 def test_second_derivatives_of_a_draw_and_of_statistics(generator):
     """Of the regression that every layer draws from, and of Gram matrices with a weight for every output."""
-    shift, noise, weights = (normal(generator, *size) for size in ((2, 3, 4), (2, 3, 4), (9, 5)))
-
-    def draw(precision):
-        values, log_q = sample_from_precision(0.5 * (precision + precision.mT), shift, noise)
-        return values.square().sum() + log_q.sum()
-
-    def gram(features):
-        return weighted_gram(features, weights).sin().sum()
-
-    for function, x in ((draw, positive_definite(generator, 2, 3, 3)), (gram, normal(generator, 5, 3))):
-        found = torch.func.jacrev(torch.func.jacrev(function))(x).reshape(x.numel(), -1)
-        torch.testing.assert_close(found, by_differences(function, x), rtol=1e-5, atol=1e-6)
+    weights = normal(generator, 9, 5)
+    for function, x in (
+        (drawn(generator, 2, 3, 4), positive_definite(generator, 2, 3, 3)),
+        (lambda features: weighted_gram(features, weights).sin().sum(), normal(generator, 5, 3)),
+    ):
+        found = torch.func.jacrev(torch.func.jacrev(function))(x)
+        expected = by_differences(torch.func.grad(function), x)
+        torch.testing.assert_close(found.reshape(expected.shape), expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_batch_within_a_second_derivative(generator):
     """`vmap` between two derivatives: the tensors of the inner one are wrapped twice."""
-    shift, noise = normal(generator, 1, 3, 2), normal(generator, 1, 3, 2)
-    precisions = positive_definite(generator, 4, 1, 3, 3)
-
-    def draw(precision):
-        values, log_q = sample_from_precision(0.5 * (precision + precision.mT), shift, noise)
-        return values.square().sum() + log_q.sum()
+    draw, precisions = drawn(generator, 1, 3, 2), positive_definite(generator, 4, 1, 3, 3)
 
     def steepness(x, map=torch.func.vmap):
         return map(torch.func.grad(draw))(x).square().sum()
@@ -78,14 +78,7 @@ def test_a_batch_within_a_second_derivative(generator):
 
     found = torch.func.grad(steepness)(precisions)
     torch.testing.assert_close(found, torch.func.grad(lambda x: steepness(x, one_by_one))(precisions))
-    torch.testing.assert_close(
-        found.flatten(), by_differences_once(steepness, precisions), rtol=1e-5, atol=1e-6
-    )
+    differences = by_differences(steepness, precisions)
+    torch.testing.assert_close(found.flatten(), differences, rtol=1e-5, atol=1e-6)
     inner = torch.func.grad(lambda x: torch.func.vmap(draw)(x).sum())
     torch.testing.assert_close(torch.func.grad(lambda x: inner(x).square().sum())(precisions), found)
-
-
-def by_differences_once(function, x):
-    """The gradient, from values."""
-    steps = 1e-5 * torch.eye(x.numel()).reshape(-1, *x.shape)
-    return torch.stack([(function(x + step) - function(x - step)) / 2e-5 for step in steps])

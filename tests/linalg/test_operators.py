@@ -50,9 +50,10 @@ def test_dense_matrices(generator):
 @KINDS
 @pytest.mark.parametrize("lead", LEADS)
 def test_every_method_against_the_dense_matrix(make, lead, generator):
+    """P^-½ is a root of the covariance, from the left and from the right."""
     operator = make(generator, lead)
     dense = operator.dense()
-    weights = normal(generator, *lead, 6, 5)
+    weights, features = normal(generator, *lead, 6, 5), normal(generator, *lead, 4, 6)
     assert dense.shape == (*lead, 6, 6)
     torch.testing.assert_close(operator.diagonal(), dense.diagonal(dim1=-2, dim2=-1))
     torch.testing.assert_close(operator.log_det(), torch.logdet(dense))
@@ -60,27 +61,10 @@ def test_every_method_against_the_dense_matrix(make, lead, generator):
     torch.testing.assert_close(operator.quadratic(weights), expected)
     matrix = normal(generator, *lead, 4, 6, 6)
     torch.testing.assert_close(operator.add_to(matrix), matrix + dense[..., None, :, :])
-
-
-@KINDS
-@pytest.mark.parametrize("lead", LEADS)
-def test_colour_is_a_root_of_the_covariance(make, lead, generator):
-    operator = make(generator, lead)
     root = operator.sqrt_inv_matmul(torch.eye(6).expand(*lead, 6, 6))
-    torch.testing.assert_close(root @ root.mT, torch.linalg.inv(operator.dense()))
-    noise = normal(generator, *lead, 6, 5)
-    torch.testing.assert_close(operator.sqrt_inv_matmul(noise), root @ noise)
-
-
-@KINDS
-@pytest.mark.parametrize("lead", LEADS)
-def test_whiten_is_the_other_side_of_sqrt_inv_matmul(make, lead, generator):
-    operator = make(generator, lead)
-    features, noise = normal(generator, *lead, 4, 6), normal(generator, *lead, 6, 5)
-    pulled = operator.whiten(features)
-    torch.testing.assert_close(pulled @ noise, features @ operator.sqrt_inv_matmul(noise))
-    covariance = torch.linalg.inv(operator.dense())
-    torch.testing.assert_close(pulled @ pulled.mT, features @ covariance @ features.mT)
+    torch.testing.assert_close(root @ root.mT, torch.linalg.inv(dense))
+    torch.testing.assert_close(operator.sqrt_inv_matmul(weights), root @ weights)
+    torch.testing.assert_close(operator.whiten(features), features @ root)
     assert make(generator).whiten(features).shape == features.shape
 
 
@@ -108,20 +92,15 @@ def test_to_another_dtype(make, generator):
 
 
 @KINDS
-def test_gradients(make, generator):
-    parameter, noise = own(make(generator, (2,))).requires_grad_(), normal(generator, 2, 6, 3)
+def test_gradients_and_vmap(make, generator):
+    parameter, columns = own(make(generator, (2,))).requires_grad_(), normal(generator, 2, 6, 3)
 
-    def results(p):
-        return methods(of(make, p if make is scaled else 0.5 * (p + p.mT)), noise)
+    def results(p, columns):
+        return methods(of(make, p if make is scaled else 0.5 * (p + p.mT)), columns)
 
-    assert torch.autograd.gradcheck(results, parameter)
-
-
-@KINDS
-def test_vmap_equals_batch(make, generator):
-    parameter, weights = own(make(generator, (3,))), normal(generator, 3, 6, 4)
-    batched = torch.func.vmap(lambda p, w: methods(of(make, p), w))(parameter, weights)
-    for one, other in zip(batched, methods(of(make, parameter), weights), strict=True):
+    assert torch.autograd.gradcheck(lambda p: results(p, columns), parameter)
+    batched = torch.func.vmap(results)(parameter, columns)
+    for one, other in zip(batched, results(parameter, columns), strict=True):
         torch.testing.assert_close(one, other)
 
 

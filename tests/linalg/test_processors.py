@@ -1,5 +1,7 @@
 """Which processors torch's own products use by halves."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -24,15 +26,13 @@ def test_which_processors_run_at_half_width(monkeypatch, change, half):
     assert onednn.runs_at_half_width.__wrapped__() is half
 
 
-def test_a_torch_without_the_operation_does_without(monkeypatch):
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [(torch.ops, "mkldnn", object()), (onednn, "CPUINFO", Path("/nowhere"))],
+    ids=["a torch without the operation", "nothing says what the processor is"],
+)
+def test_where_something_is_missing(monkeypatch, where, name, value):
     here(monkeypatch)
-    monkeypatch.setattr(torch.ops, "mkldnn", object())
-    assert onednn.runs_at_half_width.__wrapped__() is False
-    onednn.runs_at_half_width.cache_clear()
-
-
-def test_where_nothing_says_what_the_processor_is(monkeypatch, tmp_path):
-    here(monkeypatch)
-    monkeypatch.setattr(onednn, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(where, name, value)
     assert onednn.runs_at_half_width.__wrapped__() is False
     onednn.runs_at_half_width.cache_clear()

@@ -59,34 +59,28 @@ def test_products_of_any_shape(leads, sizes, seed):
     torch.testing.assert_close(matmul(left, right), left @ right, rtol=1e-13, atol=1e-13)
 
 
+LAYOUTS = {
+    "one by one": (matmul, [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((), (3,))], None),
+    "on top of each other": (matmul, [((3,), ()), ((2, 3), (1, 1)), ((3,), (1, 1))], 0),
+    "beside each other": (product, [((1,), (3,))], 2),
+}
+
+
 @has_onednn
-@pytest.mark.parametrize("leads", [((), ()), ((3,), (3,)), ((2, 3), (3,)), ((3, 1), (1, 2)), ((), (3,))])
-def test_every_large_sample_goes_to_onednn(asked, leads):
+@pytest.mark.parametrize(("name", "leads"), [(name, leads) for name in LAYOUTS for leads in LAYOUTS[name][1]])
+def test_samples_of_one_matrix_are_merged_and_all_go_to_onednn(asked, name, leads):
+    multiply, _, axis = LAYOUTS[name]
     left, right = pair(*leads)
-    found = matmul(left, right)
+    count = torch.broadcast_shapes(*leads).numel()
+    found = multiply(left, right)
     close(found, left, right)
-    assert asked == [BIG] * torch.broadcast_shapes(*leads).numel() and found.is_contiguous()
-
-
-@has_onednn
-@pytest.mark.parametrize("leads", [((3,), ()), ((2, 3), (1, 1)), ((3,), (1, 1))])
-def test_samples_lie_on_top_of_each_other_for_one_matrix(asked, leads):
-    left, right = pair(*leads)
-    found = matmul(left, right)
-    close(found, left, right)
-    count = torch.Size(leads[0]).numel()
-    assert asked == [(260 * count, 96, 180)] and found.is_contiguous()
-    asked.clear()
-    columns = left.mT.contiguous().mT  # which would have to be copied
-    close(matmul(columns, right), left, right)
-    assert asked == [BIG] * count
-
-
-@has_onednn
-def test_one_matrix_takes_all_samples_beside_each_other(asked):
-    left, right = pair((1,), (3,))
-    close(product(left, right), left, right)
-    assert asked == [(260, 96, 540)]
+    assert asked == ([BIG] * count if axis is None else [(*BIG[:axis], count * BIG[axis], *BIG[axis + 1 :])])
+    assert found.is_contiguous() or multiply is product
+    if axis == 0:
+        asked.clear()
+        columns = left.mT.contiguous().mT  # which would have to be copied
+        close(matmul(columns, right), left, right)
+        assert asked == [BIG] * count
 
 
 def laid_out(matrix, how):
@@ -104,6 +98,18 @@ def laid_out(matrix, how):
     return matrix
 
 
+class Met(TorchDispatchMode):
+    """Notes the calls of oneDNN, which meets dense matrices alone: of others it is a hundred times slower."""
+
+    calls = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if "_linear_pointwise" in func.name():
+            assert all(value.is_contiguous() or value.mT.is_contiguous() for value in args[:2])
+            self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
 @has_onednn
 @pytest.mark.parametrize(
     ("of_left", "of_right"),
@@ -118,32 +124,14 @@ def laid_out(matrix, how):
 def test_matrices_lie_in_memory_as_they_like(asked, of_left, of_right):
     left, right = pair((), ())
     left, right = laid_out(left, of_left), laid_out(right, of_right)
-    close(matmul(left, right), left, right)
-    total = left.new_ones(180, 260).mT
-    close(add_matmul(total, left, right) - 1.0, left, right)
-    room = left.new_full((260, 190), torch.nan)
-    close(add_matmul(room[:, 5:-5], left, right, beta=0.0), left, right)
+    with Met() as met:
+        close(matmul(left, right), left, right)
+        total = left.new_ones(180, 260).mT
+        close(add_matmul(total, left, right) - 1.0, left, right)
+        room = left.new_full((260, 190), torch.nan)
+        close(add_matmul(room[:, 5:-5], left, right, beta=0.0), left, right)
     assert room.isnan().sum() == 2600
-    assert asked == [BIG] * 3
-
-
-@has_onednn
-def test_onednn_meets_dense_matrices_alone(asked):
-    """Of others it takes a path that is a hundred times slower."""
-
-    class Met(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            if "_linear_pointwise" in func.name():
-                assert all(value.is_contiguous() or value.mT.is_contiguous() for value in args[:2])
-                asked.append(func.name())
-            return func(*args, **(kwargs or {}))
-
-    left, right = pair((), ())
-    asked.clear()
-    with Met():
-        for how in ("part", "part of columns", "every other"):
-            onednn.onednn(laid_out(left, how), laid_out(right, how))
-    assert sum("_linear_pointwise" in str(what) for what in asked) == 3
+    assert asked == [BIG] * 3 and met.calls == 3
 
 
 @has_onednn
@@ -192,10 +180,6 @@ def test_only_what_a_gradient_needs_is_kept(asked):
     close(right.grad, left.mT, torch.ones_like(found))
 
 
-def loss(left, right):
-    return matmul(left, right).square().sum()
-
-
 def dual(left, right):
     """A forward derivative."""
     with forward_ad.dual_level():
@@ -210,59 +194,43 @@ def batched(left, right):
     return torch.autograd.grad(found, left, upstream, is_grads_batched=True)[0]
 
 
+TRANSFORMS = {
+    "vmap": torch.vmap(matmul, (0, None)),
+    "grad": torch.func.grad(lambda a, b: matmul(a, b).square().sum()),
+    "jvp": lambda a, b: torch.func.jvp(lambda x: matmul(x, b), (a,), (torch.ones_like(a),))[1],
+    "linearize": lambda a, b: torch.func.linearize(lambda x: matmul(x, b), a)[1](torch.ones_like(a)),
+    "compile": lambda a, b: torch.compile(matmul, fullgraph=True, backend="eager")(a, b),
+    "dual": dual,
+    "batched gradients": batched,
+}
+
+
 @has_onednn
-@pytest.mark.parametrize(
-    "transform",
-    [
-        lambda a, b: torch.vmap(matmul, (0, None))(a, b),
-        lambda a, b: torch.func.grad(loss)(a, b),
-        lambda a, b: torch.func.jvp(lambda x: matmul(x, b), (a,), (torch.ones_like(a),))[1],
-        lambda a, b: torch.func.linearize(lambda x: matmul(x, b), a)[1](torch.ones_like(a)),
-        lambda a, b: torch.compile(matmul, fullgraph=True, backend="eager")(a, b),
-        dual,
-        batched,
-    ],
-    ids=["vmap", "grad", "jvp", "linearize", "compile", "dual", "batched gradients"],
-)
-def test_transforms_and_compilers_follow_plain_products(asked, transform):
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms_and_compilers_follow_plain_products(asked, name):
     left, right = pair((2,), ())
-    found = transform(left, right)
+    found = TRANSFORMS[name](left, right)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(products, "by_onednn", lambda *_: False)
-        wanted = transform(left, right)
+        wanted = TRANSFORMS[name](left, right)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-2)
 
 
 @has_onednn
-def test_what_stays_with_torch(asked):
+def test_what_stays_with_torch(asked, monkeypatch):
+    """Small or narrow products, other dtypes, autocast, and matrices that do not fit, with torch's error."""
     assert by_onednn(*pair((), ()))
     assert not by_onednn(*pair((), (), dtype=torch.float64))
-    assert not by_onednn(*pair((), (), sizes=(120, 120, 120)))
-    assert not by_onednn(*pair((), (), sizes=(1000, 8, 1000)))
-    assert not by_onednn(*pair((), (), sizes=(4000, 1000, 7)))
-    assert not by_onednn(*pair((), (), sizes=(7, 1000, 4000)))
+    for sizes in ((120, 120, 120), (1000, 8, 1000), (4000, 1000, 7), (7, 1000, 4000)):
+        assert not by_onednn(*pair((), (), sizes=sizes))
     left, right = pair((), (), sizes=(150, 110, 150))
     assert by_onednn(left, right) and not by_onednn(left.mT.contiguous().mT, right)
     assert not by_onednn(left, right.to_sparse())
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False
-    try:
-        assert not by_onednn(left, right)
-    finally:
-        torch.backends.mkldnn.enabled = before
-
-
-@has_onednn
-def test_autocast_rounds_as_ever(asked):
-    left, right = pair((), ())
     with torch.autocast("cpu", torch.bfloat16):
         found = matmul(left, right)
     assert found.dtype == torch.bfloat16 and not asked
-
-
-@has_onednn
-@pytest.mark.parametrize("wrong", [lambda a: a[:, :-1], lambda a: a.double()])
-def test_matrices_that_do_not_fit_get_the_error_of_torch(asked, wrong):
-    left, right = pair((), ())
-    with pytest.raises(RuntimeError, match="cannot be multiplied|same dtype"):
-        matmul(wrong(left), right)
+    for wrong in (left[:, :-1], left.double()):
+        with pytest.raises(RuntimeError, match="cannot be multiplied|same dtype"):
+            matmul(wrong, right)
+    monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
+    assert not by_onednn(left, right)

@@ -68,25 +68,20 @@ def test_gradients_by_halves_are_those_of_torch(size, dtype, tolerance, generato
         torch.testing.assert_close(ours.double(), expected, rtol=0, atol=scale)
 
 
-def test_many_gradients_at_once(generator):
+def test_many_gradients_at_once_and_gradients_under_autocast(generator):
     """By torch's own batching, as `torch.autograd.functional.jacobian(vectorize=True)` asks for them."""
     matrix = positive_definite(generator, 5, 100, 100).requires_grad_()
-    factor, inverse = cholesky_and_inverse(matrix)
+    total = sum(cholesky_and_inverse(matrix))
     upstream = normal(generator, 2, 5, 100, 100)
-    (both,) = torch.autograd.grad(
-        factor + inverse, matrix, upstream, is_grads_batched=True, retain_graph=True
-    )
+    settings = {"is_grads_batched": True, "retain_graph": True}
+    (both,) = torch.autograd.grad(total, matrix, upstream, **settings)
     for one, together in zip(upstream, both, strict=True):
-        (alone,) = torch.autograd.grad(factor + inverse, matrix, one, retain_graph=True)
+        (alone,) = torch.autograd.grad(total, matrix, one, retain_graph=True)
         torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-9)
-
-
-def test_autocast_leaves_the_gradient_alone(generator):
-    matrix = positive_definite(generator, 5, 100, 100).float().requires_grad_()
-    (expected,) = torch.autograd.grad(sum(part.sum() for part in cholesky_and_inverse(matrix)), matrix)
+    matrix = matrix.detach().float().requires_grad_()
+    (expected,) = torch.autograd.grad(sum(cholesky_and_inverse(matrix)).sum(), matrix)
     with torch.autocast("cpu", torch.bfloat16):
-        total = sum(part.sum() for part in cholesky_and_inverse(matrix))
-        (found,) = torch.autograd.grad(total, matrix)
+        (found,) = torch.autograd.grad(sum(cholesky_and_inverse(matrix)).sum(), matrix)
     torch.testing.assert_close(found, expected)
 
 
@@ -97,9 +92,8 @@ def test_other_ways_to_differentiate_take_plain_products(generator):
     direction = direction + direction.mT
     _, forward = torch.func.jvp(cholesky_and_inverse, (matrix,), (direction,))
     step = 1e-6 * direction
-    for part, ahead, behind in zip(
-        forward, cholesky_and_inverse(matrix + step), cholesky_and_inverse(matrix - step), strict=True
-    ):
+    sides = cholesky_and_inverse(matrix + step), cholesky_and_inverse(matrix - step)
+    for part, ahead, behind in zip(forward, *sides, strict=True):
         torch.testing.assert_close(part, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-7)
 
     def total(matrix):
@@ -110,24 +104,19 @@ def test_other_ways_to_differentiate_take_plain_products(generator):
     torch.testing.assert_close(each, torch.autograd.grad(total(wanted), wanted)[0], rtol=0, atol=1e-10)
 
 
-def test_the_dtype_is_kept_and_only_the_lower_triangle_is_read(generator):
-    matrix = positive_definite(generator, 2, 5, 5)
-    spoilt = torch.where(torch.ones(5, 5).triu(1).bool(), torch.nan, matrix)
+def test_dtypes_the_lower_triangle_and_failures(generator):
+    """The dtype is kept; only the lower triangle is read; a failure is named or spoils its own results."""
+    matrix = positive_definite(generator, 3, 4, 4)
+    spoilt = torch.where(torch.ones(4, 4).triu(1).bool(), torch.nan, matrix)
     for ours, theirs in zip(cholesky_and_inverse(spoilt), cholesky_and_inverse(matrix), strict=True):
         assert torch.equal(ours, theirs)
     assert all(part.dtype == torch.float32 for part in cholesky_and_inverse(matrix.float()))
-
-
-def test_a_failure_is_named_or_spoils_its_own_results_only(generator):
-    matrix = positive_definite(generator, 3, 4, 4)
     matrix[1] -= 10.0 * torch.eye(4)
     with pytest.raises(FactorisationError, match="the kernel matrix is not positive definite .*eigenvalues"):
         cholesky_and_inverse(matrix, "the kernel matrix")
     with failures_as_nan():
-        factor, inverse = cholesky_and_inverse(matrix)
-    for part in (factor, inverse):
-        broken = torch.isnan(part).flatten(1).any(-1)
-        assert broken.tolist() == [False, True, False]
+        for part in cholesky_and_inverse(matrix):
+            assert torch.isnan(part).flatten(1).any(-1).tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("size", [9, 16, 17, 40, 101])

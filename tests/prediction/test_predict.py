@@ -13,76 +13,61 @@ import gilib
 from gilib.data import Normalisation
 from tests.support import D, assert_equal, normals, seeded, small_net
 
-NORMALISATION = Normalisation(
-    torch.tensor([3.0, -1.0], dtype=D),
-    torch.tensor([2.0, 0.5], dtype=D),
-    torch.tensor([10.0, -4.0], dtype=D),
-    torch.tensor([5.0, 0.1], dtype=D),
-)
+
+@pytest.fixture(scope="module")
+def net():
+    return small_net(gilib.GlobalInducing())
+
+
+X, Y = normals(7, 2), normals(7, 2, seed=1)
 
 
 @pytest.mark.parametrize("batch_size", [None, 2, 100])
-def test_predict_draws_once_and_evaluates_in_batches(batch_size):
-    net, likelihood, x = small_net(gilib.GlobalInducing()), gilib.Gaussian(0.3), normals(7, 2)
-    prediction = gilib.predict(net, likelihood, x, 5, batch_size=batch_size, generator=seeded(3))
-    outputs = net.draw(5, generator=seeded(3))(x).detach()
-    assert_equal(prediction.means, outputs)
-    assert_equal(prediction.mean, outputs.mean(0))
-    assert_equal(prediction.sd, (outputs.var(0, correction=0) + 0.3).sqrt())
-    expected = gilib.metrics.log_mean_exp(likelihood.log_prob(outputs, normals(7, 2, seed=1)))
-    assert_equal(prediction.log_prob(normals(7, 2, seed=1)), expected)
+def test_predict_draws_once_and_evaluates_in_batches(net, batch_size):
+    """Without a graph or global noise."""
+    likelihood, state = gilib.Gaussian(0.3, learn=True), torch.get_rng_state()
+    found = gilib.predict(net, likelihood, X, batch_size=batch_size, generator=seeded(3))
+    assert torch.equal(state, torch.get_rng_state()) and not found.sd.requires_grad
+    outputs = net.draw(100, generator=seeded(3))(X).detach()
+    assert_equal(found.means, outputs)
+    assert_equal(found.mean, outputs.mean(0))
+    assert_equal(found.sd, (outputs.var(0, correction=0) + 0.3).sqrt())
+    assert_equal(found.log_prob(Y), gilib.metrics.log_mean_exp(likelihood.log_prob(outputs, Y).detach()))
+    labels = torch.arange(7) % 2
+    found = gilib.predict(net, gilib.Categorical(), X, batch_size=batch_size, generator=seeded(3))
+    averaged = outputs.softmax(-1).mean(0)
+    assert_equal(found.mean, averaged)
+    assert_equal(found.mean.sum(-1), torch.ones(7))
+    assert_equal(found.log_prob(labels), averaged[torch.arange(7), labels].log())
 
 
-def test_predictions_in_original_units():
-    net, likelihood, x, y = (
-        small_net(gilib.GlobalInducing()),
-        gilib.Gaussian(0.3),
-        normals(7, 2),
-        normals(7, 2, seed=1),
-    )
-    scaled = gilib.predict(net, likelihood, x, 5, generator=seeded(3))
-    original_x, original_y = NORMALISATION.invert_x(x), NORMALISATION.invert_y(y)
-    original = gilib.predict(net, likelihood, original_x, 5, normalisation=NORMALISATION, generator=seeded(3))
+def test_predictions_in_original_units(net):
     centre, factor = torch.tensor([10.0, -4.0], dtype=D), torch.tensor([5.0, 0.1], dtype=D)
+    x_mean, x_std = torch.tensor([3.0, -1.0], dtype=D), torch.tensor([2.0, 0.5], dtype=D)
+    units = Normalisation(x_mean, x_std, centre, factor)
+    scaled = gilib.predict(net, gilib.Gaussian(0.3), X, 5, generator=seeded(3))
+    settings = {"normalisation": units, "generator": seeded(3)}
+    original = gilib.predict(net, gilib.Gaussian(0.3), units.invert_x(X), 5, **settings)
     assert_equal(original.mean, centre + factor * scaled.mean, 1e-10)
     assert_equal(original.sd, factor * scaled.sd, 1e-10)
     assert_equal(original.quantile(0.1), centre + factor * scaled.quantile(0.1), 1e-9)
-    shifted = scaled.log_prob(y) - math.log(5.0) - math.log(0.1)
-    assert_equal(original.log_prob(original_y), shifted, 1e-9)
+    shifted = scaled.log_prob(Y) - math.log(5.0) - math.log(0.1)
+    assert_equal(original.log_prob(units.invert_y(Y)), shifted, 1e-9)
 
 
 def test_replicas():
     net, likelihood = small_net(gilib.GlobalInducing(), replicas=(2,)), gilib.Gaussian(0.3, replicas=(2,))
     with torch.no_grad():
         likelihood.scaled_log_variance[1] = 0.0
-    prediction = gilib.predict(net, likelihood, normals(7, 2), 5, generator=seeded())
+    prediction = gilib.predict(net, likelihood, X, 5, generator=seeded())
     assert prediction.mean.shape == prediction.sd.shape == prediction.quantile(0.3).shape == (2, 7, 2)
-    assert prediction.log_prob(normals(7, 2)).shape == (2, 7)
+    assert prediction.log_prob(X).shape == (2, 7)
     noise = prediction.sd.square() - prediction.function_sd.square()
     assert_equal(noise, torch.tensor([0.3, 1.0], dtype=D)[:, None, None].expand(2, 7, 2), 1e-10)
-
-
-@pytest.mark.parametrize("batch_size", [None, 3])
-def test_classes(batch_size):
-    net, labels = small_net(gilib.GlobalInducing()), torch.arange(7) % 2
-    prediction = gilib.predict(
-        net, gilib.Categorical(), normals(7, 2), 5, batch_size=batch_size, generator=seeded()
-    )
-    averaged = net.draw(5, generator=seeded())(normals(7, 2)).detach().softmax(-1).mean(0)
-    assert_equal(prediction.mean, averaged)
-    assert_equal(prediction.mean.sum(-1), torch.ones(7))
-    assert_equal(prediction.log_prob(labels), averaged[torch.arange(7), labels].log())
-
-
-def test_predicting_keeps_no_graph_and_no_global_noise():
-    net, likelihood, state = (
-        small_net(gilib.GlobalInducing()),
-        gilib.Gaussian(0.3, learn=True),
-        torch.get_rng_state(),
-    )
-    prediction = gilib.predict(net, likelihood, normals(7, 2), generator=seeded())
-    assert prediction.means.shape[0] == 100 and not prediction.sd.requires_grad
-    assert torch.equal(state, torch.get_rng_state())
+    for x in (normals(3, 7, 2), normals(5, 2, 7, 2)):
+        with pytest.raises(ValueError, match=r"x must have shape \[N, 2\] or \[2, N, 2\], got"):
+            gilib.predict(net, likelihood, x, 5)
+    assert gilib.predict(net, likelihood, normals(2, 7, 2), 5).mean.shape == (2, 7, 2)
 
 
 @pytest.mark.parametrize(("batch_size", "replicas"), [(None, ()), (1, ()), (4, (2,))])
@@ -93,14 +78,6 @@ def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas)
     prediction = gilib.predict(net, gilib.Gaussian(0.3), x, 3, batch_size=batch_size, generator=seeded(3))
     assert_equal(prediction.means, net.draw(3, generator=seeded(3))(x).detach())
     assert prediction.mean.shape == prediction.sd.shape == (*replicas, 6, 2, 4, 4)
-
-
-def test_inputs_of_other_replicas_or_with_a_sample_axis_are_refused():
-    net = small_net(gilib.GlobalInducing(), replicas=(2,))
-    for x in (normals(3, 7, 2), normals(5, 2, 7, 2)):
-        with pytest.raises(ValueError, match=r"x must have shape \[N, 2\] or \[2, N, 2\], got"):
-            gilib.predict(net, gilib.Gaussian(0.3), x, 5)
-    assert gilib.predict(net, gilib.Gaussian(0.3), normals(2, 7, 2), 5).mean.shape == (2, 7, 2)
 
 
 class Laplace(gilib.likelihoods.Likelihood):
@@ -148,23 +125,12 @@ def trained(**settings):
 def test_inputs_in_other_units_are_warned_of(make):
     far = torch.tensor([[7.1, 0.0], [0.0, -500.0], [0.1, 0.0]], dtype=D)  # three widths are 6
     one = torch.ones(2, dtype=D)
-    unit = gilib.data.Normalisation(0 * one, one, 0 * one, one)
-    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside those of the training: were"):
-        gilib.predict(make(), gilib.Gaussian(0.1), far, 2)
-    with pytest.warns(UserWarning, match="2 of 3 inputs lie far outside .* in other units?"):
-        gilib.predict(make(), gilib.Gaussian(0.1), far, 2, normalisation=unit)
-
-
-def test_what_is_not_warned_of():
-    """Extrapolation by three widths, one point of three far away, the right units, a network not trained."""
-    net, likelihood = trained(), gilib.Gaussian(0.1)
-    far = torch.full((3, 2), 1000.0, dtype=D)
-    unit = gilib.data.Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gilib.predict(net, likelihood, torch.tensor([[6.9, 0.5], [-6.9, 0.0], [900.0, 0.0]], dtype=D), 2)
-        gilib.predict(net, likelihood, far, 2, normalisation=unit)
-        gilib.predict(small_net(gilib.GlobalInducing()), likelihood, far, 2)
+    for units, words in (
+        (None, "those of the training: were"),
+        (gilib.data.Normalisation(0 * one, one, 0 * one, one), ".* in other units?"),
+    ):
+        with pytest.warns(UserWarning, match=f"2 of 3 inputs lie far outside {words}"):
+            gilib.predict(make(), gilib.Gaussian(0.1), far, 2, normalisation=units)
 
 
 def test_labels_as_pseudo_outputs():
@@ -175,13 +141,6 @@ def test_labels_as_pseudo_outputs():
         assert torch.equal(outputs.argmax(1), labels) and outputs.unique().tolist() == [-2.0, 2.0]
     with pytest.raises(ValueError, match="class labels must lie in 0 ... 1, got 0 ... 2"):
         gilib.models.mlp(2, (3,), 2, inducing_points=normals(5, 2), pseudo_outputs=labels)
-
-
-def test_classes_and_entropy_of_a_categorical_prediction():
-    prediction = gilib.prediction.CategoricalPrediction(normals(3, 4, 5).log_softmax(-1))
-    mean = prediction.log_probabilities.exp().mean(0)
-    assert torch.equal(prediction.classes, mean.argmax(-1))
-    assert_equal(prediction.entropy, -(mean * mean.log()).sum(-1))
 
 
 @pytest.fixture(scope="module")
@@ -201,23 +160,30 @@ def test_a_column_that_never_meets_the_training_is_warned_of(on_yacht):
         gilib.predict(net, gilib.Gaussian(0.1), split.test_x_raw.float(), 2)
 
 
-def test_a_column_is_no_reason_to_warn(on_yacht):
-    """Right units; a few points; a share of them; a column that hardly varied; extrapolation nearby."""
+def test_what_is_not_warned_of(on_yacht):
+    """Of all points: extrapolation by three widths, one of three far away, right units, an untrained network.
+
+    Of columns: right units, a few points, a share, a column that hardly varied, extrapolation nearby.
+    """
     net, split = on_yacht
-    x, raw = split.test_x, split.test_x_raw.float()
+    x, raw, noise, narrow = split.test_x, split.test_x_raw.float(), gilib.Gaussian(0.1), trained()
     some, near = x.clone(), x.clone()
     some[: len(x) // 2, 5] = 5.0
     low, high = net.trained_range
     near[:, 5] = high[5] + 0.2 * (high[5] - low[5])
+    still, far = small_net(gilib.GlobalInducing()), torch.full((3, 2), 1000.0, dtype=D)
+    away = torch.tensor([[6.9, 0.5], [-6.9, 0.0], [900.0, 0.0]], dtype=D)
+    unit = Normalisation(far[0], 1.0 + 0 * far[0], 0 * far[0], 1.0 + 0 * far[0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for points in (x, raw[:1], raw[:4], some, near):
-            gilib.predict(net, gilib.Gaussian(0.1), points, 2)
-        still = small_net(gilib.GlobalInducing())
+            gilib.predict(net, noise, points, 2)
+        gilib.predict(net, noise, raw + 4 * raw.std(0), 2, normalisation=split.normalisation)
+        gilib.predict(narrow, noise, away, 2)
+        gilib.predict(narrow, noise, far, 2, normalisation=unit)
+        gilib.predict(still, noise, far, 2)
         still.trained_range = torch.tensor([[-1.0, 0.0], [1.0, 1e-3]], dtype=D)
-        gilib.predict(still, gilib.Gaussian(0.1), torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
-        given = {"normalisation": split.normalisation}
-        gilib.predict(net, gilib.Gaussian(0.1), raw + 4 * raw.std(0), 2, **given)
+        gilib.predict(still, noise, torch.tensor([[0.0, 3e-3]] * 9, dtype=D), 2)
 
 
 @pytest.mark.parametrize("pointwise", [False, True])

@@ -27,13 +27,10 @@ def predicted(net, likelihood, x, normalisation):
 @pytest.mark.parametrize("dtype", [torch.float32, D])
 def test_arrays_keep_their_digits_until_they_are_normalised(dtype):
     net, normalisation = model(dtype=dtype), Normalisation.fit(TIMES, VALUES)
-    found, wanted = (
-        predicted(net, gilib.Gaussian(0.3), x, normalisation) for x in (TIMES, torch.from_numpy(TIMES))
-    )
+    tensor, noise = torch.from_numpy(TIMES), gilib.Gaussian(0.3)
+    found, wanted = (predicted(net, noise, x, normalisation) for x in (TIMES, tensor))
     assert torch.equal(found.means, wanted.means)
-    inside = gilib.predict(
-        net, gilib.Gaussian(0.3), torch.from_numpy(normalisation.x(TIMES)).to(dtype), 20, generator=seeded(3)
-    )
+    inside = predicted(net, noise, normalisation.x(tensor).to(dtype), None)
     assert_equal(normalisation.y(found.mean), inside.mean.double(), 1e-6)
 
 
@@ -55,28 +52,22 @@ NEAR = Normalisation.fit(TIMES, VALUES)
 
 
 def test_students_predictions_keep_their_digits_too():
-    net, likelihood = (
-        gilib.models.mlp(1, (5,), 2, posterior=gilib.posteriors.Conjugate()),
-        gilib.Gaussian(1.0, learn=True),
-    )
+    net = gilib.models.mlp(1, (5,), 2, posterior=gilib.posteriors.Conjugate())
+    likelihood = gilib.Gaussian(1.0, learn=True)
     x, y = (torch.from_numpy(v).float() for v in (NEAR.x(TIMES), NEAR.y(VALUES)))
     gilib.fit(net, likelihood, x, y, steps=3, rule=gilib.training.Bali(), num_samples=1, progress=False)
-    found = [
-        gilib.prediction.predict_student(
-            net, TIMES, 20, normalisation=Normalisation.fit(TIMES, VALUES + offset), generator=seeded(3)
-        ).log_prob(VALUES + offset)
-        for offset in (0.0, 1e7)
-    ]
+    found = []
+    for offset in (0.0, 1e7):
+        settings = {"normalisation": Normalisation.fit(TIMES, VALUES + offset), "generator": seeded(3)}
+        prediction = gilib.prediction.predict_student(net, TIMES, 20, **settings)
+        found.append(prediction.log_prob(VALUES + offset))
     assert_equal(found[1], found[0], 1e-6)
 
 
 def test_a_replica_that_broke_down_leaves_the_others_alone():
     net = small_net(gilib.GlobalInducing(), replicas=(3,))
-    likelihood, x, y = (
-        gilib.Gaussian(0.1, learn=True, replicas=(3,)).to(D),
-        normals(9, 2),
-        normals(9, 2, seed=1),
-    )
+    likelihood = gilib.Gaussian(0.1, learn=True, replicas=(3,)).to(D)
+    x, y = normals(9, 2), normals(9, 2, seed=1)
     rule, seeds = gilib.Adam([0.01, 1e4, 0.02]), [0, 1, 2]
     settings = {"rule": rule, "seed": seeds, "on_divergence": "freeze", "progress": False, "num_samples": 1}
     history = gilib.fit(net, likelihood, x, y, steps=40, **settings)

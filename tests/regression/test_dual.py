@@ -1,6 +1,7 @@
 """The engine through the M × M system and through the precision, against brute force."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from gilib.regression.primal import prior_log_prob
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics
 from tests.support.oracles import (
     Operations,
+    assert_vmap_equals_loop,
     columns_log_prob,
     condition_jointly,
     normal,
@@ -75,41 +77,27 @@ def problem(request, generator):
 
 
 @PRIORS
-def test_mean_and_covariance(make_prior, kind, problem, generator):
+def test_means_covariances_draws_and_scores_of_both_routes(make_prior, kind, problem, generator):
+    """A draw is the mean plus a root of the covariance, times the noise."""
     prior = make_prior(generator)
     dual, primal, noise = both_routes(kind, *problem, prior, generator)
-    torch.testing.assert_close(dual.mean, primal.mean, **EXACT)
-    torch.testing.assert_close(dual.covariance, primal.covariance, **EXACT)
     features, targets = problem
-    covariances = dual.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
+    covariances = primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
     for o in range(OUTPUTS):
-        own = noise[o % len(noise)]
-        mean, covariance = condition_jointly(torch.linalg.inv(prior.dense()), features, own, targets[:, o])
-        torch.testing.assert_close(dual.mean[:, o], mean, **EXACT)
+        given = torch.linalg.inv(prior.dense()), features, noise[o % len(noise)], targets[:, o]
+        mean, covariance = condition_jointly(*given)
+        torch.testing.assert_close(primal.mean[:, o], mean, **EXACT)
         torch.testing.assert_close(covariances[o], covariance, **EXACT)
-
-
-@PRIORS
-def test_a_draw_is_the_mean_plus_a_root_of_the_covariance(make_prior, kind, problem, generator):
-    dual, primal, _ = both_routes(kind, *problem, make_prior(generator), generator)
+    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise
+    log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
     unit = torch.eye(FAN_IN)[:, :, None].expand(FAN_IN, FAN_IN, OUTPUTS)
     for posterior in (dual, primal):
+        torch.testing.assert_close(posterior.mean, primal.mean, **EXACT)
+        torch.testing.assert_close(posterior.covariance, primal.covariance, **EXACT)
         centre, _ = posterior.draw(torch.zeros(FAN_IN, OUTPUTS))
         torch.testing.assert_close(centre, primal.mean, **EXACT)
         root = posterior.draw(unit)[0] - centre  # [k, I, O]
-        covariance = torch.einsum("kio,kjo->oij", root, root)
-        torch.testing.assert_close(covariance, primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN), **EXACT)
-
-
-@PRIORS
-def test_draws_are_scored_by_both_routes(make_prior, kind, problem, generator):
-    prior = make_prior(generator)
-    dual, primal, noise = both_routes(kind, *problem, prior, generator)
-    features, targets = problem
-    evidence = features @ torch.linalg.inv(prior.dense()) @ features.mT + noise
-    log_evidence = columns_log_prob(targets, torch.zeros_like(targets), evidence)
-    covariances = primal.covariance.expand(OUTPUTS, FAN_IN, FAN_IN)
-    for posterior in (dual, primal):
+        torch.testing.assert_close(torch.einsum("kio,kjo->oij", root, root), covariances, **EXACT)
         weights, log_pq = posterior.draw(normal(generator, 7, FAN_IN, OUTPUTS))
         log_q = columns_log_prob(weights, primal.mean, covariances)
         torch.testing.assert_close(posterior.log_prob(weights), log_q, rtol=0, atol=1e-9)
@@ -166,7 +154,7 @@ def test_gradients_against_finite_differences(lead, groups, make_prior, generato
 
 
 def test_vmap_equals_loop(generator):
-    features, noise = normal(generator, 3, 2, FAN_IN), normal(generator, 3, FAN_IN, OUTPUTS)
+    features, noise = normal(generator, 2, FAN_IN), normal(generator, FAN_IN, OUTPUTS)
     targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, OUTPUTS)
     prior = scaled(generator)
 
@@ -174,11 +162,7 @@ def test_vmap_equals_loop(generator):
         weights, log_pq = regress_dual(phi, targets, root, prior).draw(z)
         return weights.sin().sum() + log_pq.sin().sum()
 
-    function = torch.func.grad(scalar, argnums=(0, 1))
-    batched = torch.func.vmap(function)(features, noise)
-    for k in range(3):
-        for gradient, wanted in zip(batched, function(features[k], noise[k]), strict=True):
-            torch.testing.assert_close(gradient[k], wanted, **EXACT)
+    assert_vmap_equals_loop(torch.func.grad(scalar, argnums=(0, 1)), (features, noise), (0, 0), 1e-10)
 
 
 @PRIORS
@@ -187,11 +171,7 @@ def test_nothing_of_the_square_of_the_fan_in_is_built(make_prior, groups, genera
     """Sizes are of order M I and I O, forward and backward, and the one factorisation is of M × M."""
     fan_in = 60
     prior = make_prior(generator)
-    prior = (
-        ScaledIdentity(prior.scale, fan_in)
-        if make_prior is scaled
-        else KroneckerIdentity(prior.block, fan_in // 3)
-    )
+    prior = replace(prior, **({"size": fan_in} if make_prior is scaled else {"repeats": fan_in // 3}))
     features = normal(generator, 2, fan_in).requires_grad_()
     targets, root = normal(generator, 2, OUTPUTS), positive(generator, 2, groups)
     with Operations() as operations:

@@ -10,13 +10,7 @@ from gilib.regression import WeightPosterior, regress
 from gilib.regression.primal import merge_outputs, sample_from_precision, split_outputs
 from gilib.statistics import per_output_statistics, shared_statistics
 from tests.support import seeded
-from tests.support.oracles import (
-    Operations,
-    columns_log_prob,
-    normal,
-    positive,
-    positive_definite,
-)
+from tests.support.oracles import Operations, columns_log_prob, normal, positive, positive_definite
 
 pytestmark = pytest.mark.usefixtures("float64")
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -30,9 +24,8 @@ def scaled(generator):
 def test_a_prior_with_samples_on_statistics_without(generator):
     """A drawn prior scale makes the precision differ by sample although the statistics do not."""
     scale, noise = positive(generator, 3), normal(generator, 3, FAN_IN, OUTPUTS)
-    statistics = shared_statistics(
-        normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS), positive(generator, POINTS)
-    )
+    features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
+    statistics = shared_statistics(features, targets, positive(generator, POINTS))
     weights, log_pq = regress(statistics, ScaledIdentity(scale, FAN_IN)).draw(noise)
     for s in range(3):
         expected, expected_pq = regress(statistics, ScaledIdentity(scale[s], FAN_IN)).draw(noise[s])
@@ -51,9 +44,8 @@ def test_draw_for_all_shapes(sizes, lead, seed):
     features, targets = normal(generator, *lead, points, fan_in), normal(generator, *lead, points, outputs)
     precision = positive(generator, *lead, outputs, points)
     prior = ScaledIdentity(positive(generator, *lead), fan_in)
-    weights, log_pq = regress(per_output_statistics(features, targets, precision), prior).draw(
-        normal(generator, *lead, fan_in, outputs)
-    )
+    posterior = regress(per_output_statistics(features, targets, precision), prior)
+    weights, log_pq = posterior.draw(normal(generator, *lead, fan_in, outputs))
     noise = torch.diag_embed(1 / precision)
     evidence = (features @ features.mT / prior.scale[..., None, None])[..., None, :, :] + noise
     expected = columns_log_prob(targets, torch.zeros_like(targets), evidence)

@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 from gilib.linalg import blocks
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
 from tests.support import seeded
-from tests.support.oracles import normal, positive, stacked
+from tests.support.oracles import (
+    assert_equal_with_gradients,
+    assert_vmap_equals_loop,
+    normal,
+    positive,
+    stacked,
+)
 from tests.support.statistics_cases import EXACT, FAN_IN, LEADS, OUTPUTS, POINTS, route  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -38,21 +44,15 @@ def test_all_three_against_loops(generator):
     features, targets = normal(generator, POINTS, FAN_IN), normal(generator, POINTS, OUTPUTS)
     shared, separate = positive(generator, POINTS), positive(generator, OUTPUTS, POINTS)
     root = normal(generator, POINTS, POINTS).tril()
-
-    gram, cross = loop_statistics(features, targets, [torch.diag(shared)] * OUTPUTS)
-    statistics = shared_statistics(features, targets, shared)
-    torch.testing.assert_close(statistics.gram.expand(OUTPUTS, FAN_IN, FAN_IN), gram, **EXACT)
-    torch.testing.assert_close(statistics.cross[0].mT, cross, **EXACT)
-
-    gram, cross = loop_statistics(features, targets, [torch.diag(row) for row in separate])
-    statistics = per_output_statistics(features, targets, separate)
-    torch.testing.assert_close(statistics.gram, gram, **EXACT)
-    torch.testing.assert_close(statistics.cross[..., 0], cross, **EXACT)
-
-    gram, cross = loop_statistics(features, targets, [root @ root.mT] * OUTPUTS)
-    statistics = full_statistics(features, targets, root)
-    torch.testing.assert_close(statistics.gram.expand(OUTPUTS, FAN_IN, FAN_IN), gram, **EXACT)
-    torch.testing.assert_close(statistics.cross[0].mT, cross, **EXACT)
+    for function, own, precisions in (
+        (shared_statistics, shared, [torch.diag(shared)] * OUTPUTS),
+        (per_output_statistics, separate, [torch.diag(row) for row in separate]),
+        (full_statistics, root, [root @ root.mT] * OUTPUTS),
+    ):
+        gram, cross = loop_statistics(features, targets, precisions)
+        found = function(features, targets, own)
+        torch.testing.assert_close(found.gram.expand(OUTPUTS, FAN_IN, FAN_IN), gram, **EXACT)
+        torch.testing.assert_close(found.cross.mT.reshape(OUTPUTS, FAN_IN), cross, **EXACT)
 
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 3), *(st.integers(1, 6),) * 3)
@@ -67,37 +67,28 @@ def leads_of(sizes, axes):
     return [[named[axis] for axis in which] for which in axes]
 
 
+def assert_plain(features, weights):
+    """The Gram matrices and their gradients are those of the sum."""
+    features, weights = features.requires_grad_(), weights.requires_grad_()
+    gram = weighted_gram(features, weights)
+    torch.testing.assert_close(gram, gram.mT, **EXACT)
+    assert_equal_with_gradients(gram, plain_gram(features, weights), (features, weights))
+
+
 @given(SHAPES, AXES, st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_weighted_gram_and_its_gradients_for_all_shapes(sizes, axes, seed):
     lead, parameters, (points, fan_in, outputs) = *leads_of(sizes, axes), sizes[2:]
     generator = seeded(seed)
-    features = normal(generator, *lead, points, fan_in).requires_grad_()
-    weights = normal(generator, *parameters, outputs, points).requires_grad_()
-    gram, expected = weighted_gram(features, weights), plain_gram(features, weights)
-    torch.testing.assert_close(gram, expected, **EXACT)
-    torch.testing.assert_close(gram, gram.mT, **EXACT)
-    upstream = normal(generator, *gram.shape)  # not symmetric
-    gradients = torch.autograd.grad(gram, (features, weights), upstream)
-    oracle = torch.autograd.grad(expected, (features, weights), upstream)
-    for gradient, wanted in zip(gradients, oracle, strict=True):
-        torch.testing.assert_close(gradient, wanted, **EXACT)
+    assert_plain(normal(generator, *lead, points, fan_in), normal(generator, *parameters, outputs, points))
 
 
 @pytest.mark.parametrize("matrices", [0, 2, 9])
 @LEADS
 def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator, monkeypatch):
     """Some of the outputs, of the replicas or of the samples at a time, the last piece smaller."""
-    features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
-    weights = normal(generator, *parameters, 7, POINTS).requires_grad_()
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 8 * matrices * POINTS * FAN_IN)
-    gram, expected = weighted_gram(features, weights), plain_gram(features, weights)
-    torch.testing.assert_close(gram, expected, **EXACT)
-    upstream = normal(generator, *gram.shape)
-    gradients = torch.autograd.grad(gram, (features, weights), upstream)
-    oracle = torch.autograd.grad(expected, (features, weights), upstream)
-    for gradient, wanted in zip(gradients, oracle, strict=True):
-        torch.testing.assert_close(gradient, wanted, **EXACT)
+    assert_plain(normal(generator, *lead, POINTS, FAN_IN), normal(generator, *parameters, 7, POINTS))
 
 
 def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F811
@@ -120,8 +111,6 @@ def test_float32_stays_float32(generator):
     torch.testing.assert_close(single.double(), weighted_gram(features, weights), rtol=1e-5, atol=1e-5)
 
 
-# Under torch.func.vmap: equal to a loop, gradients too
-
 IN_DIMS = pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (-3, 0), (0, -3)])
 
 
@@ -134,28 +123,15 @@ def test_vmap_equals_loop(lead, parameters, in_dims, generator):
     features = normal(generator, *lead, POINTS, FAN_IN).requires_grad_()
     weights = normal(generator, *parameters, OUTPUTS, POINTS).requires_grad_()
     arguments, each = stacked((features, weights), in_dims)
-    output = torch.func.vmap(weighted_gram, in_dims)(*arguments)
     expected = torch.stack([weighted_gram(*one) for one in each])
-    torch.testing.assert_close(output, expected, **EXACT)
-    upstream = normal(generator, *output.shape)
-    gradients = torch.autograd.grad(output, (features, weights), upstream, retain_graph=True)
-    oracle = torch.autograd.grad(expected, (features, weights), upstream)
-    for gradient, wanted in zip(gradients, oracle, strict=True):
-        torch.testing.assert_close(gradient, wanted, **EXACT)
+    output = torch.func.vmap(weighted_gram, in_dims)(*arguments)
+    assert_equal_with_gradients(output, expected, (features, weights))
 
 
 @IN_DIMS
-def test_vmap_of_the_gradient_equals_loop(in_dims, generator):
+def test_vmap_of_the_gradient_equals_loop_and_nested_vmap_the_batch(in_dims, generator):
     features, weights = normal(generator, 6, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
-    arguments, each = stacked((features, weights), in_dims)
     function = torch.func.grad(lambda phi, lam: weighted_gram(phi, lam).sin().sum(), argnums=(0, 1))
-    gradients = torch.func.vmap(function, in_dims)(*arguments)
-    for k, one in enumerate(each):
-        for gradient, wanted in zip(gradients, function(*one), strict=True):
-            torch.testing.assert_close(gradient[k], wanted, **EXACT)
-
-
-def test_nested_vmap_equals_the_batch(generator):
-    features, weights = normal(generator, 4, 2, POINTS, FAN_IN), normal(generator, 2, OUTPUTS, POINTS)
+    assert_vmap_equals_loop(function, (features, weights), in_dims)
     nested = torch.func.vmap(torch.func.vmap(weighted_gram), in_dims=(0, None))(features, weights)
     torch.testing.assert_close(nested, weighted_gram(features, weights), **EXACT)

@@ -49,48 +49,11 @@ def test_a_column_gets_the_advice_that_helps(name):
     assert f"to numbers: {advice}" in str(caught.value)
 
 
-def test_columns_with_different_faults_are_told_apart():
-    wrong = X.assign(
-        kind="oak", day=pd.Timestamp("2026-01-01"), price="3,5", grade="3", sure=True, make="ash"
-    )
-    message = rf"\['kind', 'make'\] of X to numbers: {WORDS}.*; nor \['day'\] of X .*; nor \['price'\] of X"
-    with pytest.raises(ValueError, match=message):
-        BayesianRegressor(**QUICK).fit(wrong, Y)
-
-
-def test_a_name_that_is_there_twice():
-    duplicated = pd.concat([X.assign(kind="3,5"), X.assign(kind=1.0)], axis=1)
-    with pytest.raises(ValueError, match=r"\['kind'\] .* commas"):
-        BayesianRegressor(**QUICK).fit(duplicated, Y)
-
-
-def test_targets_of_words_lead_to_the_classifier():
-    both = pd.DataFrame({"drift": Y, "wear": "much"})
-    for wrong in (both, both["wear"]):
-        with pytest.raises(ValueError, match=r"columns \['wear'\] of y to numbers: BayesianClassifier"):
-            BayesianRegressor(**QUICK).fit(X, wrong)
-
-
-def test_one_class_is_named_as_it_was_given():
-    with pytest.raises(ValueError, match=r"one class only: 0\.0$"):
-        BayesianClassifier(**QUICK).fit(X, np.zeros(ROWS))
-
-
 def test_rows_in_another_order_are_noticed():
     (said,) = warnings_of(X, Y[::-1], "same index in another order")
     assert "y.loc[X.index]" in said
     for y in (Y, Y.set_axis(range(1, ROWS + 1))):
         assert not warnings_of(X, y, "same index in another order")
-
-
-def test_masked_entries_are_no_numbers():
-    """numpy would hand over what stands below the mask."""
-    x, y = X.to_numpy(), Y.to_numpy()
-    hidden = np.ma.masked_array(x, mask=np.arange(x.size).reshape(x.shape) == 7)
-    with pytest.raises(ValueError, match="X holds 1 masked entries"):
-        BayesianRegressor(**QUICK).fit(hidden, y)
-    with pytest.raises(ValueError, match="y holds 2 masked entries"):
-        BayesianRegressor(**QUICK).fit(x, np.ma.masked_array(y, mask=np.arange(len(y)) < 2))
 
 
 class Polars:
@@ -112,22 +75,36 @@ class Polars:
 
 TIMES = np.arange(ROWS).astype("M8[D]")
 GAPPED = np.where(np.arange(ROWS) == 5, np.datetime64("NaT"), TIMES)
+MASKED = np.ma.masked_array(X.to_numpy(), mask=np.arange(2 * ROWS).reshape(ROWS, 2) == 7)
+FAULTS = {"kind": "oak", "day": pd.Timestamp("2026-01-01"), "price": "3,5", "grade": "3", "make": "ash"}
+FAULTY = X.assign(**FAULTS, sure=True)
+TWICE = pd.concat([X.assign(kind="3,5"), X.assign(kind=1.0)], axis=1)
+WEAR = pd.DataFrame({"drift": Y, "wear": "much"})
+ADVISED = r"\['wear'\] of y to numbers: BayesianClassifier"
+REFUSED = {  # inputs and targets, or inputs alone of a classifier
+    "faults are told apart": ((FAULTY, Y), rf"'make'\] of X to numbers: {WORDS}.*; nor \['day'\] .*'price"),
+    "a name that is there twice": ((TWICE, Y), r"\['kind'\] .* commas"),
+    "targets of words": ((X, WEAR), ADVISED),
+    "a series of words": ((X, WEAR["wear"]), ADVISED),
+    "masked entries": ((MASKED, Y), "X holds 1 masked entries"),  # numpy would hand over what is masked
+    "masked targets": ((X, np.ma.masked_array(Y, np.arange(ROWS) < 2)), "y holds 2 masked entries"),
+    "one class": ((X, np.zeros(ROWS), BayesianClassifier), r"one class only: 0\.0$"),
+    "infinity": (([[1.0, np.inf], [1.0, 2.0]], [0, 1]), r"X holds 1 infinite values in columns \[1\]"),
+    "an array of times": (TIMES[:, None], r"columns \[0\] of X to numbers: dates"),
+    "an array of durations": (TIMES[:, None] - TIMES[0], r"columns \[0\] of X to numbers: durations"),
+    "a list": ([[1.5, day] for day in TIMES.tolist()], r"columns \[1\] of X to numbers: dates"),
+    "an array of words": (np.array([["1.5", "oak"]] * ROWS), rf"columns \[1\] of X to numbers: {WORDS}"),
+    "times of polars": (Polars(a=np.ones(ROWS), day=TIMES, more=GAPPED), r"'day', 'more'\] of X .*: dates"),
+    "words of polars": (Polars(tree=np.array(["oak"] * ROWS, object)), rf"\['tree'\] of X .*: {WORDS}"),
+}
 
 
-@pytest.mark.parametrize(
-    ("table", "advice"),
-    [
-        (TIMES[:, None], r"\[0\] of X to numbers: dates"),
-        (TIMES[:, None] - TIMES[0], r"\[0\] of X to numbers: durations"),
-        ([[1.5, day] for day in TIMES.tolist()], r"\[1\] of X to numbers: dates"),
-        (np.array([["1.5", "oak"]] * ROWS), rf"\[1\] of X to numbers: {WORDS}"),
-        (Polars(a=np.ones(ROWS), day=TIMES, more=GAPPED), r"\['day', 'more'\] of X to numbers: dates"),
-        (Polars(tree=np.array(["oak"] * ROWS, object)), rf"\['tree'\] of X to numbers: {WORDS}"),
-    ],
-)
-def test_arrays_and_other_frames_are_refused_in_the_same_words(table, advice):
-    with pytest.raises(ValueError, match="could not convert the columns " + advice):
-        BayesianClassifier(**QUICK).fit(table, np.arange(ROWS) % 2)
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name):
+    given, message = REFUSED[name]
+    x, y, *kind = given if isinstance(given, tuple) else (given, np.arange(ROWS) % 2, BayesianClassifier)
+    with pytest.raises(ValueError, match=message):
+        (*kind, BayesianRegressor)[0](**QUICK).fit(x, y)
 
 
 def test_times_are_no_targets():
@@ -148,8 +125,6 @@ def test_missing_values_are_told_by_column_in_a_line():
         with pytest.raises(ValueError, match=told) as caught:
             use(gapped)
         assert "\n" not in str(caught.value) and "HistGradient" not in str(caught.value)
-    with pytest.raises(ValueError, match=r"X holds 1 infinite values in columns \[1\]"):
-        BayesianClassifier(**QUICK).fit([[1.0, np.inf], [1.0, 2.0]], [0, 1])
 
 
 @pytest.mark.parametrize("gap", [None, pd.NA, np.nan])

@@ -47,12 +47,13 @@ def test_against_scikit_learns_process():
     assert abs(expected[0, 1:]).max() > 1e-3
 
 
-@pytest.fixture(scope="module", params=MODELS)
-def model(request):
-    return fitted(MODELS[request.param], MANY, num_samples=400)
+@pytest.mark.parametrize("name", MODELS)
+def test_against_functions_drawn_at_all_rows_together(name):
+    """Between rows, where noise has no part, within six standard errors of both numbers of functions.
 
-
-def test_the_diagonal_is_the_variance_and_no_direction_has_less_than_none(model):
+    The diagonal is the variance, and no direction has less than none.
+    """
+    model = fitted(MODELS[name], MANY, num_samples=400)
     mean, sd, low, high, covariance = model.predict(NEW, True, 0.9, True)
     assert covariance.shape == (6, 6, 2)
     np.testing.assert_allclose(np.sqrt(np.diagonal(covariance)), sd.T)
@@ -60,11 +61,6 @@ def test_the_diagonal_is_the_variance_and_no_direction_has_less_than_none(model)
         np.testing.assert_allclose(each, each.T, atol=1e-12)
         assert np.linalg.eigvalsh(each).min() > 0
     assert np.array_equal(low < mean, mean < high)
-
-
-def test_against_functions_drawn_at_all_rows_together(model):
-    """Between rows, where noise has no part, within six standard errors of both numbers of functions."""
-    covariance = model.predict(NEW, return_cov=True)[1]
     functions = model.sample_functions(NEW, 400, random_state=1)
     away = functions - functions.mean(-1, keepdims=True)
     products = away[:, None] * away
@@ -74,15 +70,13 @@ def test_against_functions_drawn_at_all_rows_together(model):
     assert (abs(covariance) > 6 * error)[apart].any(0).all()
 
 
-def test_it_is_stretched_as_the_standard_deviation_is():
-    for settings in (MODELS["gp"], MODELS["network"]):
-        model = fitted(settings, MANY)
-        before = model.predict(NEW, return_cov=True)[1]
-        after = model.calibrate(NEW.repeat(2, 0), model.predict(NEW.repeat(2, 0)) + 3.0).predict(
-            NEW, return_cov=True
-        )
-        assert (model.stretch_ != 1).all()
-        np.testing.assert_allclose(after[1], model.stretch_**2 * before)
+@pytest.mark.parametrize("name", ["gp", "network"])
+def test_it_is_stretched_as_the_standard_deviation_is(name):
+    model, rows = fitted(MODELS[name], MANY), NEW.repeat(2, 0)
+    before = model.predict(NEW, return_cov=True)[1]
+    after = model.calibrate(rows, model.predict(rows) + 3.0).predict(NEW, return_cov=True)[1]
+    assert (model.stretch_ != 1).all()
+    np.testing.assert_allclose(after, model.stretch_**2 * before)
 
 
 def test_constant_outputs_frames_and_pipelines():

@@ -4,11 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import gilib
+from gilib.metrics import calibration_curve
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from tests.support import seeded
 
 QUICK = {"hidden": (10,), "steps": 30, "lr": 0.1, "num_samples": 20, "random_state": 0}
 NOISE = np.array([0.1, 50.0])  # of two outputs in different units
@@ -36,20 +39,25 @@ def classifier():
     return BayesianClassifier(**QUICK).fit(X, LABELS)
 
 
-def test_mean_and_sd_are_those_of_the_library(model):
-    mean, sd = model.predict(X, return_std=True)
-    generator = torch.Generator().manual_seed(0)
-    x = torch.from_numpy(X)
-    own = gilib.predict(
-        model.net_, model.likelihood_, x, 20, normalisation=model.normalisation_, generator=generator
-    )
-    np.testing.assert_allclose(mean, own.mean, rtol=1e-12)
-    np.testing.assert_allclose(sd, own.sd, rtol=1e-12)
+def test_predictions_are_those_of_the_library_and_the_bound_is_in_original_units(model):
+    """Targets ten times as large: every density is a tenth per output, and the training is the same."""
+    settings = {"normalisation": model.normalisation_, "generator": seeded()}
+    own = gilib.predict(model.net_, model.likelihood_, torch.from_numpy(X), 20, **settings)
+    for value, expected in zip(model.predict(X, return_std=True), (own.mean, own.sd), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=1e-12)
     np.testing.assert_allclose(model.log_prob(X, Y), own.log_prob(torch.from_numpy(Y)), rtol=1e-10)
+    other = BayesianRegressor(**QUICK).fit(X, 10 * Y)
+    assert other.elbo_ == pytest.approx(model.elbo_ - 2 * np.log(10), abs=1e-4)
 
 
-def test_log_probabilities_of_labels(classifier):
+def test_classes_of_words(classifier):
+    assert classifier.classes_.tolist() == ["low", "mid", "top"]
     probabilities = classifier.predict_proba(X)
+    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-12)
+    assert (classifier.predict(X) == classifier.classes_[probabilities.argmax(1)]).all()
+    assert classifier.score(X, LABELS) > 0.9
+    entropy = -(probabilities * np.log(probabilities.clip(1e-300))).sum(1)
+    np.testing.assert_allclose(classifier.predict_entropy(X), entropy, atol=1e-9)
     np.testing.assert_allclose(np.exp(classifier.predict_log_proba(X)), probabilities, rtol=1e-12)
     own = probabilities[np.arange(len(X)), np.searchsorted(classifier.classes_, LABELS)]
     np.testing.assert_allclose(np.exp(classifier.log_prob(X, LABELS)), own, rtol=1e-12)
@@ -76,22 +84,6 @@ def test_samples_have_the_moments_of_the_prediction(model):
     model.set_params(num_samples=20)
     assert (np.abs(samples.mean(-1) - mean) < 6 * sd * np.sqrt(2 / 4000)).all()
     np.testing.assert_allclose(samples.std(-1), sd, rtol=6 / np.sqrt(2 * 4000) * 1.5)
-
-
-def test_the_bound_is_in_original_units(model):
-    """Targets ten times as large: every density is a tenth per output, and the training is the same."""
-    other = BayesianRegressor(**QUICK).fit(X, 10 * Y)
-    assert other.elbo_ == pytest.approx(model.elbo_ - 2 * np.log(10), abs=1e-4)
-
-
-def test_classes_of_words(classifier):
-    assert classifier.classes_.tolist() == ["low", "mid", "top"]
-    probabilities = classifier.predict_proba(X)
-    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-12)
-    assert (classifier.predict(X) == classifier.classes_[probabilities.argmax(1)]).all()
-    assert classifier.score(X, LABELS) > 0.9
-    entropy = -(probabilities * np.log(probabilities.clip(1e-300))).sum(1)
-    np.testing.assert_allclose(classifier.predict_entropy(X), entropy, atol=1e-9)
 
 
 def test_samples_of_classes_follow_the_probabilities(classifier):
@@ -125,23 +117,21 @@ def test_pandas_in_pandas_out():
         model.fit(x, y).predict(x[["load", "heat"]])
 
 
-def test_auto_keeps_the_best_bound():
+def test_auto_keeps_the_best_bound_and_leaves_out_what_cannot_be_trained(monkeypatch):
     quick = {"steps": 3, "num_inducing": 5, "random_state": 0}
-    model = BayesianRegressor("auto", **quick).fit(X, Y[:, 0])
+    model = BayesianRegressor("auto", **quick).fit(X[:60], Y[:60, 0])
     assert set(model.elbos_) == {"network", "gp", "heteroscedastic_gp", "deep_gp"}
     assert model.elbo_ == max(model.elbos_.values()) == model.elbos_[model.model_]
     assert set(model.histories_) == set(model.elbos_) and model.histories_[model.model_] is model.history_
-    alone = BayesianRegressor(model.model_, **quick).fit(X, Y[:, 0])
+    alone = BayesianRegressor(model.model_, **quick).fit(X[:60], Y[:60, 0])
     assert np.array_equal(alone.predict(X), model.predict(X))
 
-
-def test_auto_leaves_out_what_cannot_be_trained(monkeypatch):
     def refuse(*args):
         raise ValueError("not today")
 
     monkeypatch.setattr(gilib.recipes.ProcessRecipe, "_train", refuse)
     with pytest.warns(UserWarning, match="gp cannot be trained and is left out: not today"):
-        model = BayesianRegressor("auto", steps=5, num_inducing=5, random_state=0).fit(X, Y)
+        model.fit(X[:60], Y[:60])
     assert set(model.elbos_) == {"network", "deep_gp", "heteroscedastic_gp"} and model.model_ in model.elbos_
     with pytest.raises(ValueError, match="not today"):
         BayesianRegressor("gp", steps=5).fit(X, Y)
@@ -164,9 +154,7 @@ def test_a_recipe_of_ones_own():
     ],
 )
 def test_settings_are_checked_before_work_starts(settings, error, message, monkeypatch):
-    monkeypatch.setattr(
-        gilib.recipes.Recipe, "train", lambda *args, **kwargs: pytest.fail("work has started")
-    )
+    monkeypatch.setattr(gilib.recipes.Recipe, "train", lambda *_, **__: pytest.fail("work has started"))
     with pytest.raises(error, match=message):
         BayesianRegressor(**settings).fit(X, Y)
 
@@ -180,3 +168,102 @@ def test_other_mistakes(model):
         BayesianClassifier().fit(X, np.array([0, "a"] * (len(X) // 2), dtype=object))
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         BayesianClassifier().fit(X, Y[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["gp", "network"])
+def test_a_sample_is_one_function(kind):
+    """Far from the data functions differ by much, each from itself nearby by nothing but the noise."""
+    model = BayesianRegressor(model=kind, steps=20, random_state=0).fit(X[:60], Y[:60, 0])
+    nearby = X[:1] + np.array([[400.0], [400.0 + 1e-6]])
+    samples = model.sample_y(nearby, 2000)
+    noise = model.noise_sd_[0] * np.sqrt(2)
+    assert np.sqrt(2) * samples[0].std() > 1.3 * noise  # what independent points would differ by
+    assert abs(np.diff(samples, axis=0).std() / noise - 1) < 6 / np.sqrt(2 * 2000)
+
+
+@pytest.fixture(scope="module")
+def framed():
+    x, y = pd.DataFrame(X, columns=["heat", "load"]), pd.DataFrame(Y, columns=["drift", "wear"])
+    return x, y, BayesianRegressor(**QUICK).fit(x, y)
+
+
+def test_functions_are_samples_without_noise(framed):
+    x, _, model = framed
+    functions, samples = model.sample_functions(x[:5], 1000), model.sample_y(x[:5], 1000)
+    assert functions.shape == samples.shape == (5, 2, 1000)
+    noise = (samples - functions).std(-1)  # the functions are those of the same seed
+    np.testing.assert_allclose(noise, np.broadcast_to(model.noise_sd_, (5, 2)), rtol=6 / np.sqrt(2 * 1000))
+    one = BayesianRegressor(**QUICK | {"steps": 2}).fit(X[:60], Y[:60, 0])
+    assert one.sample_functions(X[:5], 3).shape == (5, 3)
+
+
+def test_scores_are_of_targets_by_name(framed):
+    x, y, model = framed
+    assert model.score(x, y[["wear", "drift"]]) == model.score(x, y) > 0.9
+    assert np.array_equal(model.log_prob(x, y[["wear", "drift"]]), model.log_prob(x, y))
+    assert np.array_equal(model.log_prob(x, Y), model.log_prob(x, y))
+    weights = np.arange(len(y))
+    assert model.score(x, y, weights) == model.score(x, Y, sample_weight=weights) != model.score(x, y)
+    with pytest.raises(ValueError, match=r"columns \['drift', 'wear'\], got \['drift', 'tear'\]"):
+        model.score(x, y.rename(columns={"wear": "tear"}))
+    for wrong in (y[:-1], Y[:, 0], Y.T):
+        with pytest.raises(ValueError, match=r"y must hold \[300, 2\] targets"):
+            model.log_prob(x, wrong)
+    with pytest.raises(ValueError, match="NaN"):
+        model.log_prob(x, np.full_like(Y, np.nan))
+    new = BayesianRegressor()
+    for use in (new.sample_y, new.sample_functions, lambda x: new.log_prob(x, y), lambda x: new.score(x, y)):
+        with pytest.raises(NotFittedError):
+            use(x)
+
+
+def test_noise_that_varies_is_that_of_samples():
+    """Its size at a point, in original units, is that of samples about their functions."""
+    rng = np.random.default_rng(0)
+    x = X[:100]
+    y = x[:, 0] + (0.1 + 0.4 * (x[:, 0] > x[:, 0].mean())) * rng.normal(size=len(x))
+    x = pd.DataFrame(x, columns=["heat", "load"])
+    target = pd.Series(1000.0 * y, name="drift")
+    model = BayesianRegressor("heteroscedastic_gp", steps=40, num_inducing=50, random_state=0).fit(x, target)
+    noise = model.noise_sd(x)
+    assert isinstance(noise, pd.Series) and noise.max() > 3 * noise.min()
+    np.testing.assert_allclose(model.noise_sd_, np.sqrt(np.square(noise).mean()))
+    spread = np.abs(model.sample_y(x[:20], 2000) - model.sample_functions(x[:20], 2000))
+    np.testing.assert_allclose(np.median(spread, -1) / 0.6745, noise[:20], rtol=0.2)  # of |z|
+    mean, sd = model.predict(x, return_std=True)
+    lower, upper = model.predict_interval(x, 0.9)
+    assert (sd > noise).all() and 0.8 < ((lower < target) & (target < upper)).mean() < 0.98
+
+
+def test_a_process_is_as_sure_as_labels_left_out_allow():
+    """Its logits are divided by a temperature, and new labels are likelier; those of a network stay."""
+    labels = (X > np.median(X, 0)).sum(1)
+    model = BayesianClassifier(steps=60, random_state=0).fit(X[:200], labels[:200])
+    sharp, error = (
+        model.log_prob(X[200:], labels[200:]),
+        model.calibration(X[200:], labels[200:]).error,
+    )
+    model.net_.layers[-1].matrix *= model.temperature_
+    assert model.temperature_ < 0.7
+    assert sharp.mean() > model.log_prob(X[200:], labels[200:]).mean() + 0.004
+    assert error < model.calibration(X[200:], labels[200:]).error
+    assert BayesianClassifier("network", steps=2).fit(X, labels).temperature_ == 1.0
+
+
+def test_the_calibration_of_words_is_that_of_their_numbers():
+    above = (X > np.median(X, 0)).sum(1)
+    labels = np.array(["no", "maybe", "yes"])[above]
+    model = BayesianClassifier(**QUICK).fit(X[:200], labels[:200])
+    new, truth = X[200:], labels[200:]
+    numbers = np.array([model.classes_.tolist().index(label) for label in truth])
+    want = calibration_curve(model.predict_proba(new), numbers, bins=5)
+    for given in (truth, truth.tolist(), pd.Series(truth)):
+        curve = model.calibration(new, given, bins=5)
+        assert curve.counts.equal(want.counts) and curve.error == want.error
+        assert int(curve.counts.sum()) == len(new)
+    with pytest.raises(ValueError, match=r"does not know: \['never'\]"):
+        model.calibration(new, np.where(truth == "no", "never", truth))
+    with pytest.raises(ValueError, match=r"does not know: \[None\]"):
+        model.calibration(new, [None, *truth[1:]])
+    with pytest.raises(ValueError, match="one for each point"):
+        model.calibration(new, truth[:-1])

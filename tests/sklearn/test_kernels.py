@@ -36,10 +36,8 @@ class OnColumn(kernels.NormalizedKernelMixin, kernels.StationaryKernelMixin, ker
 
 def test_hyper_parameters_have_the_units_of_columns_and_predictions_are_scikit_learns():
     model = process().fit(X, Y)
-    (season,), (dose,) = (part.parts for part in next(iter(model.net_.layers)).hyperparameters.parts[0].parts)
-    season, dose = (
-        {key: float(log.detach().exp()) for key, log in part.log.items()} for part in (season, dose)
-    )
+    parts = (part.parts[0] for part in next(iter(model.net_.layers)).hyperparameters.parts[0].parts)
+    season, dose = ({key: float(log.detach().exp()) for key, log in part.log.items()} for part in parts)
     assert season["period"] == pytest.approx(7.0, abs=0.1) and 5e-4 < dose["lengthscale"] < 0.05
     noise = float(model.likelihood_.noise_variance)
     theirs = season["variance"] * OnColumn(kernels.ExpSineSquared(season["lengthscale"], season["period"]), 0)
@@ -81,12 +79,7 @@ def test_a_bare_kernel_starts_where_it_says():
     [
         ({"model": "network"}, X, ValueError, "kernel is for model=\"gp\", got model='network'"),
         ({"kernel": NAMED}, X, ValueError, r"on columns \['year'\], but the columns are \['0', '1'\]"),
-        (
-            {"kernel": RBF().on("age")},
-            FRAME,
-            ValueError,
-            r"\['age'\], but the columns are \['year', 'dose'\]",
-        ),
+        ({"kernel": RBF().on("age")}, FRAME, ValueError, r"\['age'\], but the columns are \['year', 'dose"),
         ({"kernel": RBF().on(2)}, X, ValueError, r"columns \(2,\) needs them among 0 ... 1"),
         ({"kernel": RBF() + White()}, X, ValueError, "leave gilib.kernels.White out"),
         ({"kernel": "rbf"}, X, TypeError, "kernel must be a Kernel, got str"),

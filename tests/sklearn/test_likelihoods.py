@@ -72,24 +72,46 @@ def test_files_pickles_and_frames(fitted, kind, tmp_path):
     path = tmp_path / "model.pt"
     gilib.save(path, model.net_, model.likelihood_, normalisation=model.normalisation_)
     kept = gilib.load(path)
-    found = gilib.predict(
-        kept.network, kept.likelihood, X[:5], normalisation=kept.normalisation, generator=seeded(model.seed_)
-    )
+    settings = {"normalisation": kept.normalisation, "generator": seeded(model.seed_)}
+    found = gilib.predict(kept.network, kept.likelihood, X[:5], **settings)
     np.testing.assert_allclose(found.mean[:, 0], model.predict(X[:5]), rtol=1e-12)
-    frame = pd.DataFrame(X, columns=["a", "b"])
-    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=kind).fit(
-        frame, pd.Series(Y[kind], name="y")
-    )
+    frame, series = pd.DataFrame(X, columns=["a", "b"]), pd.Series(Y[kind], name="y")
+    named = BayesianRegressor(**QUICK | {"steps": 2}, likelihood=kind).fit(frame, series)
     assert named.predict(frame).name == "y"
 
 
-def test_units_of_positive_numbers_do_not_matter():
+def test_units_of_positive_numbers_do_not_matter(fitted):
     """A gamma's mean is that of the data, so that cents are euros."""
-    first, second = (
-        BayesianRegressor(**QUICK, likelihood="gamma").fit(X, factor * Y["gamma"]) for factor in (1.0, 1e-9)
-    )
+    first, second = fitted["gamma"], BayesianRegressor(**QUICK, likelihood="gamma").fit(X, 1e-9 * Y["gamma"])
     np.testing.assert_allclose(second.predict(X), 1e-9 * first.predict(X), rtol=1e-3)
     assert second.elbo_ == pytest.approx(first.elbo_ + 9 * np.log(10), abs=1e-3)
+
+
+def test_several_outputs_and_a_constant_count():
+    both = np.stack([Y["poisson"], np.zeros(80)], 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = BayesianRegressor(**QUICK | {"steps": 40}, likelihood="poisson").fit(X, both)
+    mean, low, high = model.predict(X, return_interval=0.9)
+    assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
+    assert model.log_prob(X, both).shape == (80,) and model.sample_y(X, 2).shape == (80, 2, 2)
+
+
+def test_other_models():
+    """A sparse process, a deep one, and "auto", which leaves out what has noise that is Gaussian; recipes."""
+    quick = QUICK | {"steps": 3, "likelihood": "poisson", "num_inducing": 8}
+    for model in ("gp", "deep_gp"):
+        found = BayesianRegressor(model, **quick | {"hidden": None}).fit(X[:40], Y["poisson"][:40])
+        assert (found.predict_interval(X)[0] >= 0).all()
+    chosen = BayesianRegressor("auto", **quick).fit(X[:40], Y["poisson"][:40])
+    assert "heteroscedastic_gp" not in chosen.elbos_ and {"gp", "network"} < set(chosen.elbos_)
+    recipe = gilib.recommended("network", likelihood="gamma", steps=5, hidden=(5,))
+    model = BayesianRegressor(recipe=recipe, random_state=0).fit(X, Y["gamma"])
+    assert type(model.likelihood_) is gilib.likelihoods.Gamma and (model.predict_interval(X)[0] > 0).all()
+    x, y = torch.from_numpy(X).float(), torch.from_numpy(Y["poisson"])[:, None]
+    recipe = gilib.recommended("network", likelihood="poisson", steps=5)
+    net, likelihood, history = recipe.train(x, y, seed=[0, 1])
+    assert history.elbo.shape == (5, 2) and gilib.predict(net, likelihood, x, 3).mean.shape == (2, 80, 1)
 
 
 def test_outliers_do_not_move_it():
@@ -103,51 +125,13 @@ def test_outliers_do_not_move_it():
     assert errors["student"] < 0.5 * errors["gaussian"]
 
 
-def test_several_outputs_and_a_constant_count():
-    both = np.stack([Y["poisson"], np.zeros(80)], 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = BayesianRegressor(**QUICK | {"steps": 40}, likelihood="poisson").fit(X, both)
-    mean, low, high = model.predict(X, return_interval=0.9)
-    assert mean.shape == (80, 2) and (high[:, 1] == 0).all() and (mean[:, 1] < 0.5).all()
-    parts = [model.log_prob(X, both), model.sample_y(X, 2)]
-    assert parts[0].shape == (80,) and parts[1].shape == (80, 2, 2)
-
-
-def test_other_models():
-    """A sparse process, a deep one, and "auto", which leaves out what has noise that is Gaussian."""
-    quick = QUICK | {"steps": 3, "likelihood": "poisson"}
-    for model in ("gp", "deep_gp"):
-        found = BayesianRegressor(model, **quick | {"hidden": None}).fit(X, Y["poisson"])
-        assert (found.predict_interval(X)[0] >= 0).all()
-    chosen = BayesianRegressor("auto", **quick).fit(X, Y["poisson"])
-    assert "heteroscedastic_gp" not in chosen.elbos_ and {"gp", "network"} < set(chosen.elbos_)
-
-
-def test_a_recipe_says_it_too():
-    recipe = gilib.recommended("network", likelihood="gamma", steps=5, hidden=(5,))
-    model = BayesianRegressor(recipe=recipe, random_state=0).fit(X, Y["gamma"])
-    assert type(model.likelihood_) is gilib.likelihoods.Gamma and (model.predict_interval(X)[0] > 0).all()
-    x, y = torch.from_numpy(X).float(), torch.from_numpy(Y["poisson"])[:, None]
-    net, likelihood, history = gilib.recommended("network", likelihood="poisson", steps=5).train(
-        x, y, seed=[0, 1]
-    )
-    assert history.elbo.shape == (5, 2) and gilib.predict(net, likelihood, x, 3).mean.shape == (2, 80, 1)
-
-
 @pytest.mark.parametrize(
     ("settings", "y", "message"),
     [
         ({"likelihood": "poisson"}, Y["poisson"] - 1, "Poisson wants counts .* the first of these is -1"),
-        ({"likelihood": "gamma"}, Y["gamma"] * 0, "Gamma wants positive numbers.* 80 of the targets are not"),
-        ({"likelihood": "beta"}, Y["poisson"], "Beta wants proportions"),
         ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
         ({"likelihood": "cauchy"}, Y["gamma"], "unknown likelihood 'cauchy': choose one of 'gaussian'"),
-        (
-            {"likelihood": "gamma", "target": "log"},
-            Y["gamma"],
-            "target='log' puts Gaussian noise .* only one",
-        ),
+        ({"likelihood": "gamma", "target": "log"}, Y["gamma"], "target='log' puts Gaussian .* only one"),
         ({"likelihood": "poisson", "model": "heteroscedastic_gp"}, Y["poisson"], "has Gaussian noise.* use"),
     ],
 )
@@ -158,9 +142,8 @@ def test_what_is_refused_before_any_work(settings, y, message):
 
 
 def test_what_is_refused_afterwards(fitted):
-    with pytest.raises(
-        ValueError, match="calibrate stretches Gaussians, .* likelihood='poisson' are not Gaussian"
-    ):
+    wanted = "calibrate stretches Gaussians, .* likelihood='poisson' are not Gaussian"
+    with pytest.raises(ValueError, match=wanted):
         fitted["poisson"].calibrate(X, Y["poisson"])
     recipe = gilib.recommended("network", likelihood="poisson", steps=5)
     with pytest.raises(ValueError, match="likelihood='poisson' is for numbers: of classes, leave it out"):

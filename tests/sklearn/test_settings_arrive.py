@@ -30,9 +30,21 @@ def trained(monkeypatch):
 
 
 def test_settings_are_those_of_the_recipe(trained):
+    """Also of the mean beside noise that varies; inducing points make a process sparse."""
     given = {"steps": 3, "lr": 0.011, "batch_size": 7, "num_inducing": 9}
     BayesianRegressor("deep_gp", random_state=0, **given).fit(X, Y)
-    assert {name: getattr(trained[0][0], name) for name in given} == given
+    assert {name: getattr(trained[-1][0], name) for name in given} == given
+    model = BayesianRegressor("gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
+    (process,), sparse = model.net_.layers, (9, 9, 2)
+    assert len(process.inducing_inputs) == 9
+    BayesianRegressor("heteroscedastic_gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
+    for recipe in (trained[-2][0], trained[-1][0].mean):
+        assert (recipe.num_inducing, recipe.num_exact, recipe.steps) == sparse
+    assert (trained[-1][0].steps, trained[-1][0].num_inducing) == (2, 9)
+    for kind, y in ((BayesianRegressor, Y), (BayesianClassifier, LABELS)):
+        for seed, verbose in ((5, False), (6, True)):
+            kind("network", steps=2, random_state=seed, verbose=verbose).fit(X, y)
+            assert (trained[-1][1]["seed"], trained[-1][1]["progress"]) == (seed, verbose)
 
 
 @pytest.mark.parametrize(
@@ -49,33 +61,10 @@ def test_without_a_name_size_kind_and_settings_choose(model, y, wanted):
     assert model.set_params(random_state=0).fit(X, y).model_ == wanted
 
 
-def test_inducing_points_make_a_process_sparse(trained):
-    model = BayesianRegressor("gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
-    (recipe, _), (process,) = trained[0], model.net_.layers
-    assert (recipe.num_inducing, recipe.num_exact, len(process.inducing_inputs)) == (9, 9, 9)
-
-
-def test_the_mean_beside_varying_noise_has_the_settings_too(trained):
-    BayesianRegressor("heteroscedastic_gp", num_inducing=9, steps=2, random_state=0).fit(X, Y)
-    recipe = trained[0][0]
-    mean = recipe.mean
-    assert (recipe.steps, recipe.num_inducing) == (2, 9)
-    assert (mean.steps, mean.num_inducing, mean.num_exact) == (2, 9, 9)
-
-
-@pytest.mark.parametrize(("kind", "y"), [(BayesianRegressor, Y), (BayesianClassifier, LABELS)])
-def test_seed_and_progress_are_those_of_the_training(trained, kind, y):
-    for seed, verbose in ((5, False), (6, True)):
-        kind("network", steps=2, random_state=seed, verbose=verbose).fit(X, y)
-        assert (trained[-1][1]["seed"], trained[-1][1]["progress"]) == (seed, verbose)
-
-
 @pytest.mark.parametrize(("trace", "level"), [(torch.zeros(400), True), (torch.linspace(0, 9, 400), False)])
 def test_converged_is_what_the_history_says(monkeypatch, trace, level):
-    train = Recipe.train
-    monkeypatch.setattr(
-        Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], History(trace, 0))
-    )
+    train, said = Recipe.train, History(trace, 0)
+    monkeypatch.setattr(Recipe, "train", lambda *given, **own: Trained(*train(*given, **own)[:2], said))
     model = BayesianRegressor("network", steps=2, random_state=0).fit(X, Y)
     assert model.converged_ is level and model.n_iter_ == 400
 

@@ -1,4 +1,4 @@
-"""Logarithms of targets, against scipy's log-normal and a model that is handed logarithms; warnings."""
+"""Logarithms of targets, constant targets, and warnings of targets that no Gaussian describes."""
 
 import pickle
 import re
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.integrate import quad
-from scipy.stats import lognorm
+from scipy.stats import lognorm, norm
 
 from gilib.sklearn import BayesianRegressor
 from gilib.sklearn.targets import LogNormalPrediction
@@ -33,7 +33,7 @@ def test_one_component_is_scipys():
     assert own.function_sd.item() == 0
     for p in (0.001, 0.05, 0.5, 0.95):
         np.testing.assert_allclose(own.quantile(p).item(), dist.ppf(p), rtol=1e-10)
-    for y in (0.01, 1.0, 7.0):
+    for y in (-1.0, 0.0, 0.01, 1.0, 7.0):
         target = torch.tensor([[y]], dtype=torch.float64)
         np.testing.assert_allclose(own.log_prob(target).item(), dist.logpdf(y), rtol=1e-12)
 
@@ -48,17 +48,10 @@ def test_a_mixture_has_the_moments_of_its_density():
     np.testing.assert_allclose(total, 1, rtol=1e-6)
     np.testing.assert_allclose(own.mean.item(), mean, rtol=1e-6)
     np.testing.assert_allclose(own.sd.item(), np.sqrt(square - mean**2), rtol=1e-5)
-    means = [lognorm(s=s, scale=np.exp(m)).mean() for m, s in zip(M, S, strict=True)]
-    np.testing.assert_allclose(own.function_sd.item(), np.std(means))
+    laws = [lognorm(s=s, scale=np.exp(m)) for m, s in zip(M, S, strict=True)]
+    np.testing.assert_allclose(own.function_sd.item(), np.std([law.mean() for law in laws]))
     at = own.quantile(0.2).item()
-    np.testing.assert_allclose(
-        np.mean([lognorm(s=s, scale=np.exp(m)).cdf(at) for m, s in zip(M, S, strict=True)]), 0.2
-    )
-
-
-def test_nothing_below_zero_has_a_density():
-    for y in (0.0, -1.0):
-        assert mixture(M, S).log_prob(torch.tensor([[y]], dtype=torch.float64)).item() == -np.inf
+    np.testing.assert_allclose(np.mean([law.cdf(at) for law in laws]), 0.2)
 
 
 @pytest.fixture(scope="module")
@@ -93,22 +86,73 @@ def test_it_is_calibrated_in_logarithms(both):
 
 
 def test_what_has_no_logarithm_is_refused():
-    with pytest.raises(
-        ValueError, match="target='log' wants positive targets, but 2 of y are not, the lowest -1"
-    ):
+    with pytest.raises(ValueError, match="wants positive targets, but 2 of y are not, the lowest -1"):
         BayesianRegressor(**QUICK, target="log").fit(X, np.r_[0.0, -1.0, Y[2:, 0]])
     with pytest.raises(ValueError, match="unknown target 'sqrt': choose one of 'log'"):
         BayesianRegressor(**QUICK, target="sqrt").fit(X, Y)
 
 
-def test_a_constant_target_is_predicted_as_it_is():
+FEW = X[:24]
+FAR = np.array([[0.0, 0.0], [100.0, -100.0]])
+
+
+def of_few(model, y, **options):
+    """Trained for a moment on 24 rows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*does not read")
+        quick = {"steps": 2, "num_inducing": 10, "random_state": 0}
+        return BayesianRegressor(model, **quick, **options).fit(FEW, y)
+
+
+@pytest.mark.filterwarnings("ignore:.*lie far outside")
+@pytest.mark.parametrize(
+    ("model", "value", "size"), [("auto", 7.0, 7.0), ("gp", -2e9, 2e9), ("network", 0.0, 1.0)]
+)
+def test_a_constant_is_predicted_and_its_scale_is_not_claimed(model, value, size):
+    with pytest.warns(UserWarning, match=r"all targets are the same in outputs \[0\]"):
+        found = of_few(model, np.full(24, value))
+    mean, sd = found.predict(FAR, return_std=True)
+    assert mean.tolist() == [value, value] and sd.tolist() == [size, size]
+    np.testing.assert_allclose(found.log_prob(FAR, mean), norm.logpdf(0, scale=size), rtol=1e-12)
+    lower, upper = found.predict_interval(FAR, 0.9)
+    np.testing.assert_allclose([lower, upper], value + size * norm.ppf([[0.05, 0.05], [0.95, 0.95]]))
+    assert (found.sample_functions(FAR, 3) == value).all()
+    assert (found.noise_sd(FAR) == size).all() and found.noise_sd_.tolist() == [size]
+    drawn = found.sample_y(FAR, 4000) - value
+    np.testing.assert_allclose(drawn.std(1), size, rtol=6 / np.sqrt(2 * 4000))
+
+
+def test_constants_of_other_kinds():
+    """Logarithms have a deviation of one; a constant but for rounding; one row tells nothing of a scale."""
     with pytest.warns(UserWarning, match="all targets are the same"):
-        model = BayesianRegressor(**QUICK, target="log").fit(X, np.full(80, 1e6))
-    low, high = model.predict_interval(X[:1], 0.5)
-    dist = lognorm(s=1, scale=1e6)
-    np.testing.assert_allclose(
-        [low[0], high[0], model.predict(X[:1])[0]], [*dist.ppf([0.25, 0.75]), dist.mean()]
-    )
+        model = of_few("network", np.full(24, 1e6), target="log")
+    dist, found = lognorm(s=1, scale=1e6), model.predict(FEW[:1], return_interval=0.5)
+    np.testing.assert_allclose(np.concatenate(found), [dist.mean(), *dist.ppf([0.25, 0.75])])
+    y = np.where(np.arange(24) % 2, 0.3, 0.1 + 0.2)
+    assert len(set(y)) == 2
+    with pytest.warns(UserWarning, match="all targets are the same"):
+        assert of_few("gp", y).predict(FEW[:1], return_std=True)[1].tolist() == [min(y)]
+    with pytest.raises(ValueError, match="X has 1 sample, and one target tells nothing about the scale"):
+        BayesianRegressor("gp").fit([[3.0]], [7.0])
+
+
+@pytest.mark.parametrize("model", ["network", "heteroscedastic_gp"])
+def test_constant_outputs_leave_the_others_as_they_are(model):
+    varied = np.stack([FEW[:, 0], 3 * FEW[:, 1]], 1)
+    y = pd.DataFrame({"a": varied[:, 0], "same": 7.0, "b": varied[:, 1]})
+    with pytest.warns(UserWarning, match=r"outputs \['same'\]"):
+        found = of_few(model, y)
+    alone, y = of_few(model, varied), y.to_numpy()
+    for own, other in zip(found.predict(FEW, True), alone.predict(FEW, True), strict=True):
+        assert own.shape == (24, 3) and (own[:, 1] == 7.0).all()
+        np.testing.assert_allclose(own[:, [0, 2]], other, rtol=1e-12)
+    assert found.elbo_ == alone.elbo_
+    np.testing.assert_allclose(found.noise_sd_[[0, 2]], alone.noise_sd_)
+    np.testing.assert_allclose(found.noise_sd(FEW)[:, [0, 2]], alone.noise_sd(FEW))
+    assert found.noise_sd_[1] == 7.0 and (found.noise_sd(FEW)[:, 1] == 7.0).all()
+    np.testing.assert_allclose(found.sample_functions(FEW, 2)[:, [0, 2]], alone.sample_functions(FEW, 2))
+    np.testing.assert_allclose(found.log_prob(FEW, y) - alone.log_prob(FEW, varied), norm.logpdf(0, scale=7))
+    assert found.sample_y(FEW, 5).shape == (24, 3, 5)
 
 
 def said(y, **options):

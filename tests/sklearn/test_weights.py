@@ -12,7 +12,7 @@ import gilib
 from gilib.recipes import bound
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
 from gilib.training import Bali
-from tests.support import D, assert_equal, normals, seeded
+from tests.support import assert_equal, normals, seeded
 
 X = np.random.default_rng(0).normal(size=(24, 2))
 Y = X[:, 0] - np.sin(X[:, 1]) + 0.1 * np.random.default_rng(1).normal(size=24)
@@ -44,11 +44,14 @@ def test_rows_that_count_are_rows_that_are_repeated(model, target):
     ("model", "class_weight"), [("network", "balanced"), ("gp", {"up": 2.0, "down": 0.5}), ("deep_gp", None)]
 )
 def test_so_it_is_with_classes(model, class_weight):
+    """A class that never counts is none."""
     weighted, repeated = (BayesianClassifier(model, class_weight=class_weight, **QUICK) for _ in range(2))
     weighted.fit(X, LABELS, sample_weight=COUNTS)
     repeated.fit(X[AGAIN], LABELS[AGAIN])
     assert weighted.elbo_ == repeated.elbo_
     assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    labels = np.append(LABELS[:-1], "never")
+    assert weighted.fit(X, labels, (labels != "never") + 0.0).classes_.tolist() == ["down", "up"]
 
 
 def test_the_bound_of_an_estimator_counts_its_rows():
@@ -119,12 +122,6 @@ def test_ones_change_nothing_and_zeros_leave_rows_out():
         assert model.fit(X, y, kept.astype(float)).elbo_ == first
 
 
-def test_a_class_that_never_counts_is_no_class():
-    labels = np.array(["a", "b", "c"])[np.arange(24) % 3]
-    model = BayesianClassifier(**QUICK).fit(X, labels, (labels != "c").astype(float))
-    assert model.classes_.tolist() == ["a", "b"]
-
-
 def test_balanced_classes_count_the_same():
     rare = np.where(np.arange(60) < 6, "rare", "often")
     x = np.random.default_rng(5).normal(size=(60, 1))  # which says nothing of the class
@@ -155,13 +152,6 @@ def test_weights_that_make_no_sense(weights, message):
 def test_class_weights_that_make_no_sense(wrong):
     with pytest.raises(ValueError, match="class_weight"):
         BayesianClassifier(class_weight=wrong, **QUICK).fit(X, LABELS)
-
-
-def test_a_rule_with_statistics_of_its_own_refuses_weights():
-    net = gilib.models.mlp(2, (4,), 1, posterior=gilib.posteriors.Conjugate(), dtype=D)
-    x, y = torch.from_numpy(X), torch.from_numpy(Y)[:, None]
-    with pytest.raises(ValueError, match="counts every row once, and weights are given"):
-        gilib.fit(net, gilib.Gaussian(0.1, learn=True), x, y, rule=Bali(), weights=np.full(24, 2.0), steps=1)
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(24), np.full(24, np.inf), np.ones(23), -np.ones(24)])
@@ -200,5 +190,5 @@ class ByBali(gilib.recipes.NetworkRecipe):
 def test_a_rule_without_weights_takes_repeated_rows_and_refuses_weights():
     model = BayesianRegressor(recipe=ByBali(steps=5), random_state=0)
     assert np.isfinite(model.fit(X[AGAIN], Y[AGAIN]).predict(X)).all()
-    with pytest.raises(ValueError, match="every row once"):
+    with pytest.raises(ValueError, match="counts every row once, and weights are given"):
         model.fit(X, Y, sample_weight=COUNTS)

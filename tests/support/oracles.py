@@ -155,3 +155,25 @@ def stacked(inputs, in_dims):
         for row, version in zip(each, versions, strict=True):
             row.append(version)
     return batched, each
+
+
+def assert_equal_with_gradients(outputs, expected, inputs, tolerance=1e-12):
+    """Outputs, and their gradients for random upstream ones, agree; returns the latter."""
+    outputs, expected = tree_leaves(outputs), tree_leaves(expected)
+    generator = torch.Generator().manual_seed(1)
+    upstream = [normal(generator, *each.shape) for each in outputs]  # of matrices, not symmetric
+    gradients = torch.autograd.grad(outputs, inputs, upstream, retain_graph=True)
+    oracle = torch.autograd.grad(expected, inputs, upstream)
+    for one, other in zip((*outputs, *gradients), (*expected, *oracle), strict=True):
+        scale = max(1.0, float(other.detach().abs().max()))
+        torch.testing.assert_close(one, other, rtol=0, atol=tolerance * scale)
+    return gradients
+
+
+def assert_vmap_equals_loop(function, inputs, in_dims, tolerance=1e-12):
+    """What a function returns under `vmap` is what it returns for three versions of its arguments in turn."""
+    batched, each = stacked(inputs, in_dims)
+    found = tree_leaves(torch.func.vmap(function, in_dims)(*batched))
+    for k, one in enumerate(each):
+        for ours, wanted in zip(found, tree_leaves(function(*one)), strict=True):
+            torch.testing.assert_close(ours[k], wanted, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,311 @@
+"""What holds for every likelihood: densities, expectations, predictions, samples, replicas and targets."""
+
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import torch
+from torch.distributions import MultivariateNormal
+
+import gilib
+from gilib.config import describe, rebuild
+from gilib.likelihoods import (
+    Beta,
+    CorrelatedGaussian,
+    Gamma,
+    HeteroscedasticGaussian,
+    NegativeBinomial,
+    PerOutputGaussian,
+    Poisson,
+    StudentT,
+)
+from tests.support import D, assert_equal, normals, seeded
+
+S, R, N = 5, 3, 4
+Y, LABELS = normals(N, 2, seed=1), torch.tensor([2, 0, 1, 1])
+COVARIANCE, VARIANCES = torch.tensor([[2.0, 0.5], [0.5, 0.6]], dtype=D), [0.3, 2.0]
+
+
+def columns(*values):
+    """Targets of two outputs, `[N, 2]`."""
+    one = torch.tensor(values)
+    return torch.stack([one, one.roll(1)], -1)
+
+
+def correlated(**settings):
+    own = CorrelatedGaussian(2, learn=True, **settings)
+    own.set_noise(COVARIANCE.expand_as(own.log_root))
+    return own
+
+
+def beta(f):
+    return scipy.stats.beta(3.0 / (1.0 + 3.0 * np.exp(-f)), 3.0 - 3.0 / (1.0 + 3.0 * np.exp(-f)))
+
+
+COUNTS = columns(0, 3, 1, 12)
+DISTRIBUTIONS = {  # how it is made, targets, and the law of scipy given outputs `[S, N, 2]`
+    "student": (lambda **own: StudentT(0.7, 3.5, **own), 3.0 * Y, lambda f: scipy.stats.t(3.5, f, 0.7)),
+    "poisson": (lambda **_: Poisson(2.5), COUNTS, lambda f: scipy.stats.poisson(2.5 * np.exp(f))),
+    "negative_binomial": (
+        lambda **own: NegativeBinomial(2.5, 0.8, **own),
+        COUNTS,
+        lambda f: scipy.stats.nbinom(0.8, 0.8 / (0.8 + 2.5 * np.exp(f))),
+    ),
+    "gamma": (
+        lambda **own: Gamma(2.5, 0.8, **own),
+        columns(0.1, 2.0, 7.0, 0.5).double(),
+        lambda f: scipy.stats.gamma(0.8, scale=2.5 * np.exp(f) / 0.8),
+    ),
+    "beta": (lambda **own: Beta(0.25, 3.0, **own), columns(0.01, 0.5, 0.97, 0.3).double(), beta),
+}
+GAUSSIANS = {
+    "gaussian": (
+        lambda **own: gilib.Gaussian(0.07, learn=True, scale=10.0, **own),
+        Y,
+        lambda f: scipy.stats.norm(f, np.sqrt(0.07)),
+    ),
+    "per output": (
+        lambda **own: PerOutputGaussian(VARIANCES, learn=True, **own),
+        Y,
+        lambda f: scipy.stats.norm(f, np.sqrt(VARIANCES)),
+    ),
+    "heteroscedastic": (
+        lambda **own: HeteroscedasticGaussian(VARIANCES, **own),
+        Y,
+        lambda f: scipy.stats.norm(f[..., :2], np.sqrt(VARIANCES * np.exp(f[..., 2:]))),
+    ),
+}
+JOINT = {  # with the score itself: an output by itself has none
+    "correlated": (correlated, Y, lambda f: MultivariateNormal(f, COVARIANCE).log_prob(Y)),
+    "categorical": (
+        lambda **_: gilib.Categorical(),
+        LABELS,
+        lambda f: scipy.special.log_softmax(f, -1)[..., range(N), LABELS],
+    ),
+}
+CASES = DISTRIBUTIONS | GAUSSIANS | JOINT
+EVERY = pytest.mark.parametrize("name", CASES)
+OWN_NOISE = [name for name in CASES if name not in ("poisson", "categorical")]
+UNIVARIATE = pytest.mark.parametrize("name", DISTRIBUTIONS | GAUSSIANS)
+
+
+def outputs_of(name, *lead):
+    """Outputs of a network, `[*lead, N, O]`; those for classes are large."""
+    width = {"heteroscedastic": 4, "categorical": 3}.get(name, 2)
+    return (100.0 if name == "categorical" else 0.6) * normals(*lead, N, width)
+
+
+def score(name, outputs):
+    """The log density, or the log probability, of all outputs of a point."""
+    _, targets, law = CASES[name]
+    if name in JOINT:
+        return law(outputs)
+    dist = law(outputs.numpy())
+    return (dist.logpmf if hasattr(dist.dist, "pmf") else dist.logpdf)(targets.numpy()).sum(-1)
+
+
+@EVERY
+def test_densities(name):
+    """In either dtype; every parameter gets a gradient."""
+    (make, targets, _), outputs = CASES[name], outputs_of(name, 3)
+    likelihood = make()
+    found = likelihood.log_prob(outputs, targets)
+    assert found.shape == (3, N)
+    assert_equal(found.detach(), score(name, outputs), 1e-10)
+    for parameter in likelihood.parameters():
+        assert bool((torch.autograd.grad(found.sum(), parameter, retain_graph=True)[0] != 0).any())
+    single = likelihood.log_prob(outputs.float(), targets.float() if targets.is_floating_point() else targets)
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), found, rtol=1e-4, atol=1e-4)
+
+
+class Functions:
+    """Outputs with Gaussian marginals, as those of a process; one sample of them."""
+
+    def __init__(self, mean, variance):
+        self.mean, self.variance = mean, variance
+
+    def marginals(self, x):
+        return gilib.draws.Moments(self.mean, self.variance)
+
+    moments = marginals
+
+    def __call__(self, x):
+        return 1.1 * self.mean
+
+
+@EVERY
+def test_the_expectation_is_an_integral(name):
+    """Over a grid of Gauss and Hermite's nodes, in closed form or by fewer nodes; else of one sample."""
+    (make, targets, _), mean, sd = CASES[name], outputs_of(name, 1), 0.7
+    likelihood = make()
+    found = likelihood.expected_log_prob(Functions(mean, torch.full_like(mean, sd**2)), None, targets)
+    if name in JOINT:
+        assert torch.equal(found, likelihood.log_prob(1.1 * mean, targets))
+        return
+    axes = mean.shape[-1]
+    nodes, weights = np.polynomial.hermite_e.hermegauss(60 if axes == 2 else 14)
+    grid = np.stack(np.meshgrid(*[nodes] * axes, indexing="ij"), -1).reshape(-1, 1, axes)
+    weights = np.stack(np.meshgrid(*[weights / weights.sum()] * axes, indexing="ij"), -1).prod(-1).flatten()
+    expected = weights @ score(name, mean + sd * torch.from_numpy(grid))
+    assert_equal(found[0].detach(), expected, 1e-9 if name in GAUSSIANS else 1e-5)
+    sampled = likelihood.expected_log_prob(Functions(mean, None), None, targets)
+    assert torch.equal(sampled, likelihood.log_prob(mean, targets))
+
+
+@UNIVARIATE
+def test_predictions(name):
+    """Mean, deviation, density and quantiles of the mixture; counts: the least that reach a probability."""
+    (make, targets, law), outputs = CASES[name], outputs_of(name, S)
+    likelihood = make().requires_grad_(False)
+    found, parts = likelihood.predictive(outputs), law(outputs.numpy())
+    assert_equal(found.mean, parts.mean().mean(0), 1e-10)
+    assert_equal(found.sd, np.sqrt(parts.var().mean(0) + parts.mean().var(0)), 1e-10)
+    assert_equal(found.log_prob(targets), np.log(np.exp(score(name, outputs)).mean(0)), 1e-10)
+    for probability in (1e-3, 0.05, 0.5, 0.95, 0.999):
+        at = found.quantile(probability).numpy()
+        if likelihood.support.is_discrete:
+            assert (parts.cdf(at).mean(0) >= probability).all()
+            assert (parts.cdf(at - 1).mean(0) < probability).all()
+        else:
+            reached = torch.from_numpy(parts.cdf(at).mean(0))
+            assert_equal(reached, torch.full((N, 2), probability, dtype=D), 1e-10)
+
+
+@UNIVARIATE
+def test_samples(name):
+    """Their mean is the distribution's, within six standard errors; the global random state is left alone."""
+    (make, _, law), outputs, count = CASES[name], outputs_of(name), 20000
+    likelihood, before = make(), torch.get_rng_state()
+    found = likelihood.sample(outputs.expand(count, *outputs.shape), seeded(1)).detach()
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(found, likelihood.sample(outputs.expand(count, *outputs.shape), seeded(1)))
+    parts = law(outputs.numpy())
+    gap = np.abs(found.mean(0).numpy() - parts.mean())
+    assert (gap <= 6.0 * parts.std() / np.sqrt(count)).all()
+    assert bool(likelihood.support.check(found).all())
+
+
+@EVERY
+@torch.no_grad()
+def test_parameters_of_every_replica(name):
+    """With others for one replica it is another likelihood there; of an ensemble, too."""
+    (make, targets, _), outputs = CASES[name], outputs_of(name, S, 2)
+    several, single = make(replicas=(2,)), make()
+    for parameter in several.parameters():
+        parameter[1] += 0.3
+    together, predicted, parts = several.log_prob(outputs, targets), several.predictive(outputs), []
+    for r in range(2):
+        for parameter in single.parameters():
+            parameter += 0.3 * r
+        assert_equal(together[:, r], single.log_prob(outputs[:, r], targets), 1e-12)
+        alone = single.predictive(outputs[:, r])
+        assert_equal(predicted.mean[r], alone.mean, 1e-12)
+        parts.append(alone.log_prob(targets))
+    assert_equal(predicted.log_prob(targets), torch.stack(parts), 1e-10)
+    pooled = predicted.pooled(1).log_prob(targets)
+    assert_equal(pooled, gilib.metrics.log_mean_exp(torch.stack(parts), 0), 1e-10)
+
+
+@pytest.mark.parametrize("name", OWN_NOISE)
+def test_noise_of_other_replicas_is_refused(name):
+    """As many as there are samples, each sample would get its own."""
+    (make, targets, _), outputs = CASES[name], outputs_of(name, S)
+    likelihood = make(replicas=(S,))
+    functions = Functions(outputs, outputs.square())
+    for ask in (
+        lambda: likelihood.log_prob(outputs, targets),
+        lambda: likelihood.distribution(outputs),
+        lambda: likelihood.predictive(outputs),
+        lambda: likelihood.expected_log_prob(functions, None, targets),
+    ):
+        with pytest.raises(ValueError, match=r"has a noise for each of these, .* with replicas=\(\)"):
+            ask()
+
+
+@EVERY
+def test_targets_belong_to_all_samples(name):
+    """One set for all, or one for each replica; one for each sample is refused."""
+    (make, targets, _), outputs = CASES[name], outputs_of(name, S, R)
+    likelihood, kind = make().requires_grad_(False), "class labels" if name == "categorical" else "targets"
+    for_all = likelihood.log_prob(outputs, targets)
+    assert for_all.shape == (S, R, N)
+    assert_equal(likelihood.log_prob(outputs, targets.expand(R, *targets.shape)), for_all, 1e-12)
+    for lead in ((S,), (S, R), (S, 1), (2,)):
+        with pytest.raises(ValueError, match=rf"{kind} have axes .* one for each replica, \[3\]"):
+            likelihood.log_prob(outputs, targets.expand(*lead, *targets.shape))
+    prediction = likelihood.predictive(outputs[:, 0])
+    assert prediction.log_prob(targets).shape == (N,)
+    for count in (S, S + 1):
+        with pytest.raises(ValueError, match="before their points"):
+            prediction.log_prob(targets.expand(count, *targets.shape))
+
+
+@EVERY
+@pytest.mark.parametrize("replicas", [(), (2,)])
+def test_config_and_state_rebuild_a_likelihood(name, replicas):
+    likelihood = CASES[name][0](replicas=replicas)
+    copy = rebuild(describe(likelihood), gilib.likelihoods.Likelihood)
+    copy.load_state_dict(likelihood.state_dict())
+    assert copy.config() == likelihood.config()
+    for a, b in zip(likelihood.buffers(), copy.buffers(), strict=True):
+        assert torch.equal(a, b)
+    for a, b in zip(likelihood.parameters(), copy.parameters(), strict=True):
+        assert torch.equal(a, b) and a.requires_grad == b.requires_grad and a.dtype == b.dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "wanted"),
+    [
+        ("poisson", -1.0, "counts"),
+        ("negative_binomial", 0.5, "counts"),
+        ("gamma", 0.0, "positive numbers"),
+        ("beta", 1.0, "proportions"),
+        ("beta", 0.0, "proportions"),
+    ],
+)
+def test_targets_that_cannot_be(name, wrong, wanted):
+    """Refused before a training; of a prediction they have no density."""
+    make, targets, _ = CASES[name]
+    likelihood, targets = make().requires_grad_(False), targets.double().clone()
+    targets[2, 0] = wrong
+    wanted = f"wants {wanted}.* 1 of the targets are not: the first of these is {wrong:g}"
+    with pytest.raises(ValueError, match=wanted):
+        likelihood.check_targets(targets, N, 2)
+    found = likelihood.predictive(outputs_of(name, 3)).log_prob(targets)
+    assert found.isinf().tolist() == [False, False, True, False]
+
+
+def trained(likelihood, x, y, **settings):
+    """The history of a sparse process."""
+    given = {"inducing_points": x[::5], "dtype": D, "generator": seeded()}
+    net = gilib.models.deep_gp(1, 1, 1, posterior=gilib.posteriors.FreeGaussian(), **given)
+    return net, gilib.fit(net, likelihood, x, y, progress=False, **settings)
+
+
+INPUTS = torch.linspace(-2, 2, 40, dtype=D)[:, None]
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_it_trains(name):
+    """On integers, too: the bound rises above that of the start."""
+    make, targets, _ = CASES[name]
+    kind = type(make())
+    y = kind.for_targets(targets[:, :1]).sample(INPUTS.sin()[None], seeded(2))[0]
+    y = y.long() if kind.support.is_discrete else y
+    likelihood = kind.for_targets(y)
+    rule = gilib.training.Adam(0.05)
+    net, history = trained(likelihood, INPUTS, y, steps=40, rule=rule, batch_size=10)
+    assert history.elbo[-10:].mean() > history.elbo[:5].mean()
+    found = gilib.predict(net, likelihood, INPUTS, 10, generator=seeded())
+    assert bool(found.log_prob(y).isfinite().all())
+
+
+def test_counts_by_replay():
+    """A recorded step is the step."""
+    y = Poisson(3.0).sample(INPUTS.sin()[None], seeded(2))[0]
+    found = [
+        trained(Poisson(3.0), INPUTS, y, steps=30, speed=gilib.training.Speed(replay=replay))[1].elbo
+        for replay in (False, True)
+    ]
+    assert_equal(found[1], found[0], 1e-7)
