@@ -69,7 +69,8 @@ def test_what_is_refused():
         recipe.train(X, Y, seed=[0, 1])
 
 
-def test_the_better_of_two_searches_is_kept():
+def test_noise_that_varies_is_not_taken_for_level_noise():
+    """With as many columns as fit everything; a search that leaves the noise level ends at -1.2."""
     source = torch.Generator().manual_seed(2)
     x = torch.randn(80, 6, generator=source, dtype=D)
     noise = 0.7 * x[:, :1].exp() * torch.randn(80, 1, generator=source, dtype=D)
@@ -77,4 +78,4 @@ def test_the_better_of_two_searches_is_kept():
     y = (y - y.mean()) / y.std()
     trained = gilib.recommended("heteroscedastic_gp", steps=30).train(x, y, progress=False)
     bound = float(gilib.recipes.bound(trained.network, trained.likelihood, x, y))
-    assert bound > -0.8  # from a mean that fits all it can, noise stays level: -1.2
+    assert bound > -0.8
