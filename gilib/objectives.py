@@ -108,7 +108,6 @@ def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
 
 
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
-    """Return a tensor; on a CPU check that it is finite."""
     tensor = as_tensor(value, name, like)
     check_not_empty(tensor, name)
     if readable(tensor):

@@ -266,7 +266,6 @@ class ArcCosineFunction(OfAugmented):
     order: int  # 0 or 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from the angles between the augmented points, in float64."""
         left, right = self.augmented(a.double()), self.augmented(b.double())
         norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
         cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)

@@ -197,7 +197,6 @@ class _Below:
 
 
 def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
-    """Return the inducing points after they have passed through these parts."""
     for part in parts:
         inducing = part.carry(inducing)
     return inducing

@@ -66,7 +66,6 @@ class Prediction(ABC):
         """
 
     def __repr__(self) -> str:
-        """Show the shape of the components, not their numbers."""
         first = getattr(self, fields(self)[0].name)
         return f"{type(self).__name__}({first.shape[0]} components, mean {list(first.shape[1:])})"
 

@@ -48,7 +48,6 @@ class FactorisationError(RuntimeError):
 
 
 def _diagnose(matrix: Tensor, advice: str) -> str:
-    """Explain why the worst matrix of a batch cannot be factorised, and what to do."""
     flat = matrix.detach().reshape(-1, *matrix.shape[-2:])
     finite = torch.isfinite(flat).all(-1).all(-1)
     if not finite.all():

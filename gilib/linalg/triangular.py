@@ -101,7 +101,6 @@ def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tenso
 
 
 def _minus(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Subtract `left` @ `right`ᵀ from `total` in place."""
     return total.baddbmm_(left, right.mT, alpha=-1.0)
 
 

@@ -148,7 +148,6 @@ def _is_convertible(module: nn.Module) -> bool:
 
 
 def _layer(module: nn.Module, posterior: Posterior, prior: Prior | None) -> WeightLayer:
-    """Return a layer that replaces a module."""
     if prior is None:
         weights = _weights(module)
         scale = float(weights.square().sum(0).mean().sqrt())  # √I times the size of a weight

@@ -190,7 +190,6 @@ class InducingWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw W from Q(W | features); this takes one factorisation."""
         posterior = self.condition(features, prior_precision)
         noise = noise.unflatten(-1, (self.site.fan_in, self.site.outputs))
         weights, log_pq = posterior.draw(noise.to(posterior.dtype))

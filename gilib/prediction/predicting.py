@@ -94,7 +94,6 @@ def _evaluated(
     generator: GeneratorLike | None,
     pointwise: bool,
 ) -> Iterator[Moments]:
-    """Yield the outputs of functions, drawn once, batch by batch."""
     points = -1 - len(drawable.input_shape)
     draw: Draw | Estimate | None = None
     for part in x.split(int(batch_size or x.shape[points]), dim=points):
@@ -116,7 +115,6 @@ def _evaluated(
 def _predicted(
     drawable: Drawable, likelihood: Likelihood, parts: Sequence[Moments], normalisation: Normalisation | None
 ) -> Prediction:
-    """Return the likelihood's prediction from the outputs of one or several batches."""
     members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))

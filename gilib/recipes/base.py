@@ -194,7 +194,6 @@ class Recipe(Checked, ABC):
         return self._train(x, y, classes, plain(seed), options)
 
     def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
-        """Train on tensors that have been checked."""
         net, likelihood = self.build(x, y, classes=classes, seed=seed)
         settings: Options = {
             "steps": self.steps,

@@ -186,7 +186,6 @@ def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
 
 
 def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tensor) -> None:
-    """Add `rate` times `values` to the diagonal of `matrix` in place."""
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     if isinstance(rate, float) and isinstance(values, Tensor):
         diagonal.add_(values, alpha=rate)

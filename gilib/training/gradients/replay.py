@@ -58,7 +58,6 @@ class Replay:
         self.result = self.function(*self.buffers)
 
     def _record(self) -> None:
-        """Record one call; if that is impossible, warn, and go on with normal calls."""
         try:
             self.replay = Tape(self._run) if self.on_cpu else capture(self._run)
         except UnrecordableError as error:
@@ -66,7 +65,6 @@ class Replay:
         self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
-        """Call the function where the step takes another branch than in the recording."""
         self.missed += 1
         if self.missed < PATIENCE:
             self._run()

@@ -155,7 +155,6 @@ class RunningBali(RunningRule):
         return self.kept is None
 
     def prepare(self, step: int) -> None:
-        """Set α and γ for the next step."""
         if self.versions != self._versions():  # at the start, and if a callback has loaded another state
             if self.kept is not None and self.versions:
                 self.kept.forget()
@@ -175,7 +174,6 @@ class RunningBali(RunningRule):
             own.copy_(value) if isinstance(value, Tensor) else own.fill_(value)
 
     def step(self, batch: Batch) -> Tensor:
-        """Update the moving averages of all layers with the statistics of one minibatch."""
         passed = self._passes(batch)
         samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
@@ -193,7 +191,6 @@ class RunningBali(RunningRule):
         return bound
 
     def _passes(self, batch: Batch) -> PassResult:
-        """Draw, evaluate, and back-propagate to the outputs of every layer."""
         objective, likelihood = self.problem.objective, self.problem.likelihood
         with self.problem.propagate_failures():
             with torch.no_grad():
@@ -404,7 +401,6 @@ class KernelRegression(LayerRegression):
         return values[..., None, :, None, None]
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Return the moments of a minibatch, with targets in every pixel."""
         output, images, scale = step.output, step.input, self.feature_scale
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
         left = gap
