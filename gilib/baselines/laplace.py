@@ -148,7 +148,6 @@ class _Last(NamedTuple):
 
 
 def _last_layer(net: Network, x: Tensor) -> _Last:
-    """Return weights and prior of the last layer, which must be linear, with a point estimate."""
     if net.noise_size:
         raise ValueError(
             "laplace is around one set of weights, and this network draws them at random: build it with "

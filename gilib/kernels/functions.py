@@ -4,9 +4,6 @@ Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(
 features, multiplied by independent standard normal weights, added and divided by √F, make a function. On
 average over the features, its covariance is k; given the features, the covariance has an error of about
 σ²/√F. A sum of kernels adds their features, a product multiplies them.
-
-White noise belongs to a single row. It is part of a kernel's diagonal and never of its `cross`, because two
-rows never share it, even where their coordinates are equal.
 """
 
 from __future__ import annotations

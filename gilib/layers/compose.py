@@ -168,8 +168,7 @@ class Residual(Layer):
 class _Below:
     """Wraps a layer whose estimate does not carry inducing points, below a layer that needs them.
 
-    In an estimate, the layer draws instead. In a joint draw, a process is sampled at the inducing points
-    together with the other points, of which they are the first.
+    In an estimate, the layer draws. In a joint draw, the inducing points are the first of all points.
     """
 
     layer: Layer

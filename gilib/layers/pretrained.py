@@ -257,8 +257,7 @@ def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
 
     def noted(name: str, part: nn.Module, value: Tensor) -> Tensor:
         calls.append((name, value.clone()))
-        output: Tensor = part(value)
-        return output
+        return part(value)
 
     parts = {name: module.get_submodule(name) for name in names}
     places = {id(part): _replaced(part, partial(noted, name, part)) for name, part in parts.items()}

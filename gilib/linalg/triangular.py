@@ -52,8 +52,7 @@ class _CholeskyAndInverse(Operation):
 
         ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    torch's own gradient solves triangular systems; products by blocks skip the zeros. Forward and backward
-    pass together are 1.2 to 1.4 times as fast (`benchmarks/operations.py`).
+    torch's own gradient, by triangular systems, takes 1.2 to 1.4 times as long (`benchmarks/operations.py`).
     """
 
     @staticmethod

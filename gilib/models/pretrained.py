@@ -186,10 +186,7 @@ def _in_order(module: nn.Module, layers: dict[str, WeightLayer], trainable: bool
 
 
 def _without_head(module: nn.Module, name: str, pair: Tensor) -> tuple[nn.Module, bool]:
-    """Return a module without the dense layer at its end, and whether there is one.
-
-    If nothing in the remaining body is drawn, the body is evaluated only once for all draws.
-    """
+    """Return a module without the dense layer at its end, and whether there is one."""
     head = module.get_submodule(name)
     if type(module) is nn.Sequential or not isinstance(head, nn.Linear) or head is module:
         return module, False

@@ -177,11 +177,9 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
 
 
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
-    """Warn of inputs outside the training inputs, which are most likely in other units.
+    """Warn if half of the points lie outside the training inputs by three widths of their interval.
 
-    The warning appears if half of the points are more than three widths of a training interval outside of it
-    (of a constant input, three mean widths); without a normalisation also if one column of a table lies
-    outside at nearly all points.
+    They are most likely in other units. Without a normalisation, one column at nearly all points is enough.
     """
     if seen is None:
         return
@@ -205,10 +203,7 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more.
-
-    Columns that hardly varied in training are left out, because any new value lies outside.
-    """
+    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more."""
     if len(distance) < 5:
         return []
     most = (distance > 0.25 * width).double().mean(0) > 0.95

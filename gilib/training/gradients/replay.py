@@ -1,8 +1,4 @@
-"""Replay: a step is recorded once and then repeated without Python's work.
-
-A step is a pure function of minibatch, noise and `kl_weight`, so it can be recorded with buffers for these
-inputs: on CUDA as a graph, on the CPU as a tape of operations.
-"""
+"""Replay: a step is recorded once, on CUDA as a graph, on the CPU as a tape, and then repeated."""
 
 from __future__ import annotations
 

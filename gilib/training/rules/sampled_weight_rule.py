@@ -230,7 +230,6 @@ def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
 
 
 def _check(layer: WeightLayer, rule: str, examples: bool) -> None:
-    """Raise unless the prior is a fixed Gaussian and, if `examples`, the layer is `Linear`."""
     prior, weights = layer.modules_built()
     like = next(weights.parameters())
     fixed = prior.noise_size == 0
