@@ -1,7 +1,4 @@
-"""Check arguments against their annotations, before any work starts: `steps: Count` refuses 0, "3" and nan.
-
-Classes inherit the check from `Checked`; functions get it from the decorator `checked`.
-"""
+"""Check arguments against their annotations, before work starts: `steps: Count` refuses 0, "3" and nan."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Exact products of float32 numbers, which torch controls by a setting of the process, not by an argument.
 
 On CUDA, products are exact ("ieee") or rounded to ten bits ("tf32"); by default torch rounds convolutions.
-`torch.autocast` rounds all products to seven bits. gilib draws and evaluates functions within
-`exact_products`, so that a measured bound equals the trained one. Training also computes gradients within it;
-gradients that you compute yourself follow torch's setting.
+`torch.autocast` rounds all products to seven bits. gilib draws, evaluates and trains functions within
+`exact_products`, so that a measured bound equals the trained one. Gradients that you compute yourself follow
+torch's setting.
 
 Threads change the process's setting for each other: a program that draws in several threads on a GPU should
 call `set_product_precisions("ieee", "ieee")` once, before they start.

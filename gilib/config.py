@@ -181,5 +181,4 @@ def module_from_config(config: ConfigDict) -> nn.Module:
     kind = getattr(nn, str(config["type"]), None)
     if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
         raise ValueError(f"unknown torch.nn module {config['type']!r}")
-    module: nn.Module = kind(**config["arguments"])
-    return module
+    return kind(**config["arguments"])

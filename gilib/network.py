@@ -99,7 +99,6 @@ class Network(nn.Module, Checked):
             raise
 
     def _joined(self, inducing_points: Tensor | None, context: BuildContext) -> Shape:
-        """Build all layers, and return the shape of one output point."""
         output_shape = self.layers.join(self.input_shape, context)
         if context.pseudo_outputs is not None and not self.layers.starts_at_targets:
             raise ValueError(
@@ -110,7 +109,6 @@ class Network(nn.Module, Checked):
         return output_shape
 
     def _point_axes(self, inducing_points: Tensor, given: Shape | None) -> int:
-        """Return the number of axes of one inducing point, `[M, ...]` or `[R, M, ...]`."""
         known = self.layers.input_axes() if given is None else len(given)
         replicas = "".join(f"{size}, " for size in self.replicas)
         if known is not None:

@@ -8,21 +8,12 @@ from numbers import Real
 
 from torch import Tensor
 
+from gilib import validation
 from gilib.arguments import Checked, Count, CountOrZero, Positive
 from gilib.arithmetic import exact_products
 from gilib.draws import Draw, Drawn, record
 from gilib.likelihoods import Likelihood
 from gilib.linalg import readable
-from gilib.validation import (
-    as_inputs,
-    as_tensor,
-    check_choice,
-    check_count,
-    check_finite,
-    check_instance,
-    check_not_empty,
-    check_own_targets,
-)
 
 
 def elbo(
@@ -64,13 +55,13 @@ def elbo(
     >>> gilib.elbo(net.draw(3), gilib.Gaussian(1.0), x, x, num_data=4, reduction="none").shape
     torch.Size([3])
     """
-    check_choice(reduction, ("mean", "none"), "reduction")
-    check_count(num_data, "num_data")
-    check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
-    check_instance(likelihood, Likelihood, "likelihood")
+    validation.check_choice(reduction, ("mean", "none"), "reduction")
+    validation.check_count(num_data, "num_data")
+    validation.check_instance(draw, Drawn, "draw (of a network: net.draw(num_samples) or net.estimate(S, N))")
+    validation.check_instance(likelihood, Likelihood, "likelihood")
     if isinstance(kl_weight, complex) or (isinstance(kl_weight, Tensor) and kl_weight.is_complex()):
         raise TypeError(f"kl_weight must be a real number, got {kl_weight!r}")
-    check_instance(per_point, bool, "per_point")
+    validation.check_instance(per_point, bool, "per_point")
     if not (isinstance(kl_weight, Tensor) or (isinstance(kl_weight, Real) and 0.0 <= kl_weight < math.inf)):
         raise ValueError(f"kl_weight must be a finite number of at least 0, got {kl_weight!r}")
     x, y = _data(draw, x, y)
@@ -101,18 +92,17 @@ def estimated_bound(
 
 def _data(draw: Drawn, x: object, y: object) -> tuple[Tensor, Tensor]:
     """Return inputs and targets if they are finite, and if all samples share the inputs."""
-    inputs = _finite(as_inputs(x, "x", draw.density), "x", draw.density)
+    inputs = _finite(validation.as_inputs(x, "x", draw.density), "x", draw.density)
     if draw.input_axes is not None:
-        check_own_targets(inputs.shape[: -1 - draw.input_axes], draw.density.shape[1:], "inputs")
+        validation.check_own_targets(inputs.shape[: -1 - draw.input_axes], draw.density.shape[1:], "inputs")
     return inputs, _finite(y, "y", draw.density)
 
 
 def _finite(value: object, name: str, like: Tensor) -> Tensor:
-    """Return a tensor; on a CPU check that it is finite."""
-    tensor = as_tensor(value, name, like)
-    check_not_empty(tensor, name)
+    tensor = validation.as_tensor(value, name, like)
+    validation.check_not_empty(tensor, name)
     if readable(tensor):
-        check_finite(tensor, name)
+        validation.check_finite(tensor, name)
     return tensor
 
 
@@ -174,7 +164,7 @@ def iwbo(draw: Draw, likelihood: Likelihood, x: Tensor, y: Tensor) -> Tensor:
             "of Gaussian processes, net.joint_draw(num_samples, num_points), which is exact at so many points"
         )
     x, y = _data(draw, x, y)
-    check_instance(likelihood, Likelihood, "likelihood")
+    validation.check_instance(likelihood, Likelihood, "likelihood")
     with exact_products():
         outputs, steps = record(draw, x)
         log_likelihood = likelihood.log_prob(outputs, y).sum(-1)

@@ -151,7 +151,6 @@ def save(
 
 
 def _check_savable(what: str, module: torch.nn.Module) -> None:
-    """Raise an error for parameters that `load` would refuse, or that have no values."""
     for name, value in module.state_dict().items():
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             check_precision(value.dtype, f"{name} of a {what} that is saved")

@@ -91,13 +91,11 @@ class Marginals(GaussianFunction):
     noise: Tensor  # z, `[S, R, N, O]`
 
     def moments(self, x: Tensor) -> Moments:
-        """Return mean and variance of f(x), with w integrated out."""
         mean, variance = gaussian(self.inducing, self.distribution, x)
         noise = noise_at(self.noise, mean, -2)
         return Moments(mean.expand(noise.shape), variance.expand(noise.shape))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return mean + √variance · z at `x`."""
         mean, variance = gaussian(self.inducing, self.distribution, x)
         noise = noise_at(self.noise, mean, -2)
         return mean.expand(noise.shape) + variance.sqrt() * noise
@@ -193,7 +191,6 @@ class Path(GaussianFunction):
         return num_features * kernel.feature_noise, num_features * outputs, points * outputs
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate the path at `x`, `[..., N, D]`."""
         prior = matmul(self.inducing.kernel.features(self.inducing.points(x), self.features), self.weights)
         dtype = self.inducing.arithmetic(x, self.correction)
         return prior + product(self.inducing.white(x.to(dtype)), self.correction.to(dtype)).to(x.dtype)
@@ -205,7 +202,6 @@ class Path(GaussianFunction):
         return Moments(mean.expand(lead), variance.expand(lead))
 
     def covariances(self, x: Tensor) -> Moments:
-        """Return mean and covariance of f at the points `x`, of which `moments` has the diagonal."""
         mean, _ = self.moments(x)
         x, covariance = self.inducing.points(x).double(), self.distribution.covariance
         white = self.inducing.white(x)

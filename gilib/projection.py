@@ -120,11 +120,9 @@ class _Project(Operation):
 
         Σ_o f_o m_o + 2 n a + 2 Σ_q q_q S_q a + Σ_j j_j v_j + S'ᵀk.
 
-    The products S_q a are stored, and k and a as `[M, N]`, with points along the last axis, so that no
-    product copies them; so are the means and the gradient of the columns. With other terms than means, a is
-    stored by rows, too. The kernel argument is k itself, or, with `right`, the left coordinates of its
-    exponents. Then k is computed and stored here, and its gradient passes to the coordinates in float64,
-    because the gradient of a lengthscale is a small difference of large numbers.
+    Points lie along the last axis of k and a, `[M, N]`, so that no product copies them. With `right`, the
+    kernel argument holds the left coordinates of the exponents. The gradient of k then passes to both in
+    float64, because the gradient of a lengthscale is a small difference of large numbers.
     """
 
     @staticmethod

@@ -1,9 +1,4 @@
-"""Sites: what a posterior is over. Which posterior it is, the user says; over what, the layer.
-
-A site has O columns of I unknowns, to each of which the prior N(0, P⁻¹) applies, and knows how inducing
-features become a regression onto them. A posterior that serves a site serves dense layers, convolutions and
-the inducing outputs of Gaussian processes alike.
-"""
+"""Sites: what a posterior is over. Which posterior it is, the user says; over what, the layer."""
 
 from __future__ import annotations
 
@@ -64,7 +59,7 @@ class Observations(NamedTuple):
 
 @dataclass(frozen=True)
 class Site(ABC):
-    """What a posterior is over.
+    """O columns of I unknowns with priors N(0, P⁻¹), and how inducing features become a regression onto them.
 
     Attributes:
         channels: input features, a bias included, or input channels.

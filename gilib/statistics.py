@@ -134,8 +134,7 @@ def weighted_gram(features: Tensor, weights: Tensor) -> Tensor:
     if weights.shape[-2] <= FEW_OUTPUTS or is_transformed(features, weights):
         columns = features[..., None, :, :]
         return columns.mT @ (weights[..., None] * columns)
-    gram: Tensor = _WeightedGram.apply(features, weights)
-    return gram
+    return _WeightedGram.apply(features, weights)
 
 
 class _WeightedGram(Operation):
@@ -144,9 +143,6 @@ class _WeightedGram(Operation):
     For upstream gradients B_o of A_o,
 
         ∂λ_om = φ_mᵀ B_o φ_m,    ∂φ_m = Σ_o λ_om (B_o + B_oᵀ) φ_m.
-
-    Both follow from the products φ_mᵀ(B_o + B_oᵀ), which one matrix product gives for some points and all
-    outputs.
     """
 
     @staticmethod

@@ -132,7 +132,6 @@ class Chains(OfNetwork):
         return mlp(widths[0], widths[1:-1], widths[-1], posterior=given, dtype=self.weights[0].dtype)
 
     def _samples(self, states: Sequence[Tensor]) -> Samples:
-        """Return weights `[S, I, O]` of each layer as states of the network."""
         net = self.network().to(states[0].device)
         names = [name for name, _ in net.named_parameters()]
         return Samples(net, dict(zip(names, states, strict=True)))

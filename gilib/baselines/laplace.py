@@ -133,8 +133,6 @@ class Laplace(OfNetwork):
 
 @dataclass(frozen=True)
 class _OtherEnd:
-    """A function whose last step is another one."""
-
     function: Function
     last: Function
 
@@ -150,7 +148,6 @@ class _Last(NamedTuple):
 
 
 def _last_layer(net: Network, x: Tensor) -> _Last:
-    """Return weights and prior of the last layer, which must be linear, with a point estimate."""
     if net.noise_size:
         raise ValueError(
             "laplace is around one set of weights, and this network draws them at random: build it with "
@@ -176,7 +173,6 @@ def _last_layer(net: Network, x: Tensor) -> _Last:
 def _pieces(
     net: Network, likelihood: Likelihood, x: Tensor, y: Tensor, size: int
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield inputs of the last layer, outputs and targets, batch by batch."""
     function = net.draw().function
     targets = y.split(size, likelihood.points_axis)
     for some, own in zip(x.split(size, -1 - len(net.input_shape)), targets, strict=True):

@@ -196,7 +196,6 @@ class Sampler:
         return jax.jit(skip), jax.jit(keep, static_argnums=1), state
 
     def _end(self, state: Any, steps: int, standing: ChainProgress) -> None:
-        """Finish a phase: store its acceptance, and check that all chains have moved."""
         chains, end = self.settings.chains, [_tensor(part) for part in state.z]
         standing.acceptance[standing.phase] = _tensor(state.mean_accept_prob)
         stuck = (standing.start[0] == end[0]).reshape(chains, -1).all(1)
@@ -229,7 +228,6 @@ def _leaves(state: Any) -> list[torch.Tensor]:
 
 
 def _with_leaves(like: Any, leaves: list[torch.Tensor]) -> Any:
-    """Return a NumPyro state with other arrays."""
     jax = require("jax", "hmc")
     given, structure = jax.tree.flatten(like)
     return structure.unflatten(

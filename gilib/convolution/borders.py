@@ -1,8 +1,7 @@
 """Second moments of the windows beyond the border, which a padded convolution does not have.
 
-Sums over lags run over all windows that touch the image. Along each axis, a convolution with kernel k and
-padding p < k-1 has k-1-p fewer windows at either end, which see only the outermost k-1-p pixels. `Strips`
-computes their second moments, and `gilib.convolution.lags` subtracts them.
+Along each axis, a convolution with kernel k and padding p < k-1 has k-1-p fewer windows at either end than
+touch the image; they see only the outermost k-1-p pixels.
 """
 
 from __future__ import annotations

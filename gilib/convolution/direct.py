@@ -97,7 +97,6 @@ class DirectCorrelation:
         return pad(images, (*columns, *rows), mode="circular" if self.circular else "constant")
 
     def _parts(self, x: Tensor, root: Tensor | None) -> Iterator[tuple[int, slice, Tensor | None]]:
-        """Yield a set, a slice of its images, and their λ."""
         height, width = (n + 2 * far for n, far in zip(x.shape[-2:], self._reach, strict=True))
         most = at_once(CHUNK * torch.get_num_threads(), x[0], SHARE)
         step = max(1, most // (x.shape[2] * height * width))

@@ -4,9 +4,6 @@
 values. Splits are generated, normalisation uses training data only, and no global random state is touched.
 Labelled tables and images are read by `experiments`, which comes with a checkout.
 
-Read `dataset` (a table and its splits) first, then `normalisation` and `toy_problem`. `regression_sets` lists
-the sets, `loading` loads them.
-
 >>> import gilib.data
 >>> split = gilib.data.load_uci("yacht").split(0)
 >>> split.train_x.shape, split.test_y.shape

@@ -68,7 +68,6 @@ def load_uci(name: str) -> Dataset:
 
 
 def _shipped_numbers(name: str) -> np.ndarray:
-    """Return the numbers of a table that ships with the package."""
     content = shipped(files("gilib.data"), name)
     try:
         return np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float64, ndmin=2)

@@ -20,10 +20,7 @@ _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
 
 def _of_columns(method: Callable[[Any, Tensor], Tensor]) -> Callable[[Any, T], T]:
-    """Check the columns of what a method scales; accept NumPy arrays, too, and then return one.
-
-    Targets stay as they are where only inputs are scaled.
-    """
+    """Check the columns of what a method scales; accept NumPy arrays, too, and then return one."""
     *_, name = inspect.signature(method).parameters
 
     @wraps(method)

@@ -32,7 +32,6 @@ class FromNormals(Distribution):
         generator: torch.Generator | None,
         like: Tensor,
     ) -> Tensor:
-        """Return the given noise if its shape fits, or draw it if it is None."""
         if noise is None:
             shape = self._extended_shape(torch.Size(sample_shape))
             return torch.randn(shape, generator=generator, dtype=like.dtype, device=like.device)

@@ -241,8 +241,7 @@ class InverseWishart(WishartFamily):
     def _from_normals(self, noise: Tensor) -> Tensor:
         """Return C A⁻¹, A lower triangular, A_jj² ~ Gamma((ν-p+j)/2, ½)."""
         a = _bartlett(self.column_df.flip(-1), noise)
-        factor: Tensor = torch.linalg.solve_triangular(a, self.scale_tril, upper=False, left=False)
-        return factor
+        return torch.linalg.solve_triangular(a, self.scale_tril, upper=False, left=False)
 
     def log_prob_cholesky(self, factor: Tensor) -> Tensor:
         self._check_factor(factor)

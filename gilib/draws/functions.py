@@ -36,8 +36,7 @@ def moments(function: Function, x: Tensor, kind: str = "moments") -> Moments:
         return function.moments(x, kind)
     if not isinstance(function, GaussianFunction):
         return Moments(function(x))
-    left: Moments = getattr(function, kind)(x)
-    return left
+    return getattr(function, kind)(x)
 
 
 class GaussianFunction(ABC):

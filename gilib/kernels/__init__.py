@@ -1,8 +1,4 @@
-"""Kernels of Gaussian processes, with their hyper-parameters.
-
-A `Kernel` is a frozen specification. `kernel.build(D, context)` creates a module with positive
-hyper-parameters, one set for every replica. Calling the module returns a `KernelFunction`, the kernel with
-the current values of its hyper-parameters.
+"""Kernels of Gaussian processes: a `Kernel` builds a `KernelModule`, whose call gives a `KernelFunction`.
 
 Distances are computed in float64 from centred inputs, because |x|² + |z|² - 2 xᵀz cancels where a point is
 close to an inducing point. Values have the dtype of the points.

@@ -4,9 +4,6 @@ Every kernel has random features φ_i with mean zero and E φ_i(x) φ_i(x') = k(
 features, multiplied by independent standard normal weights, added and divided by √F, make a function. On
 average over the features, its covariance is k; given the features, the covariance has an error of about
 σ²/√F. A sum of kernels adds their features, a product multiplies them.
-
-White noise belongs to a single row. It is part of a kernel's diagonal and never of its `cross`, because two
-rows never share it, even where their coordinates are equal.
 """
 
 from __future__ import annotations
@@ -266,7 +263,6 @@ class ArcCosineFunction(OfAugmented):
     order: int  # 0 or 1
 
     def cross(self, a: Tensor, b: Tensor) -> Tensor:
-        """Compute the values from the angles between the augmented points, in float64."""
         left, right = self.augmented(a.double()), self.augmented(b.double())
         norms = left.norm(dim=-1)[..., None] * right.norm(dim=-1)[..., None, :]
         cosine = (left @ right.mT / norms).clamp(-ALIKE, ALIKE)

@@ -91,7 +91,6 @@ class RBF(Kernel):
         return BasicKernel(self._starts(inputs), self._function(inputs), context, self.log_lengthscale_sd)
 
     def _starts(self, inputs: int) -> dict[str, Start]:
-        """Return the initial values of all hyper-parameters, by name."""
         lengthscale = Start(self.lengthscale, inputs if self.ard else 1)
         return {"lengthscale": lengthscale, "variance": Start(self.variance)}
 

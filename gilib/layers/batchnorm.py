@@ -40,7 +40,6 @@ class InducingBatchNorm(Layer):
         self._point_dim = 0
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
-        """Check that a point has shape (C,) or (C, H, W), and that there are enough inducing points."""
         if len(shape) not in (1, 3):
             raise ValueError(
                 f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"
@@ -54,7 +53,6 @@ class InducingBatchNorm(Layer):
         return shape
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Compute the statistics of the inducing points; log_pq = 0."""
         assert inducing is not None
         axes = (-1 - self._point_dim, *range(1 - self._point_dim, 0))  # points and pixels
         variance, mean = torch.var_mean(inducing, axes, correction=0, keepdim=True)

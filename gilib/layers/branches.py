@@ -53,7 +53,6 @@ class Branches(Layer):
         return total_size(branch.noise_sizes(mode) for branch in self)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample every branch from the same inducing points."""
         pieces = noise.split([branch.noise_sizes(mode) for branch in self])
         parts = [
             branch.located(f"branch {k}, ", branch.sample, inducing, piece, mode)
@@ -117,5 +116,4 @@ class Concat(Branches):
 
 
 def _joined(joined: Callable[[Sequence[Tensor]], Tensor], parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
-    """Pass inducing points through all branches, and combine the results."""
     return joined([part.carry(inducing) for part in parts])

@@ -168,8 +168,7 @@ class Residual(Layer):
 class _Below:
     """Wraps a layer whose estimate does not carry inducing points, below a layer that needs them.
 
-    In an estimate, the layer draws instead. In a joint draw, a process is sampled at the inducing points
-    together with the other points, of which they are the first.
+    In an estimate, the layer draws. In a joint draw, the inducing points are the first of all points.
     """
 
     layer: Layer
@@ -197,7 +196,6 @@ class _Below:
 
 
 def _through(parts: Sequence[Drawn], inducing: Tensor) -> Tensor:
-    """Return the inducing points after they have passed through these parts."""
     for part in parts:
         inducing = part.carry(inducing)
     return inducing

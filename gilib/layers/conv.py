@@ -85,7 +85,6 @@ class Conv2d(WeightLayer):
         return Conv2dFunction(weights, self.windows, self._image_shape)
 
     def input_shape(self) -> Shape | None:
-        """Return the shape of one image; None until the layer is built."""
         return self._image_shape or None
 
     def input_axes(self) -> int:

@@ -133,7 +133,6 @@ class GP(OfVectors, Layer):
         return Inducing.of(self._built()[0](), inputs, self.jitter)
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return `noise_size` for a draw; else the numbers for w, if it is drawn, and for each point."""
         if mode is Draw:
             return NoiseSize(self.noise_size)
         _, posterior = self._built()

@@ -56,7 +56,6 @@ class Linear(OfVectors, WeightLayer):
         return LinearFunction(weights, self.bias)
 
     def features(self, inducing: Tensor) -> Tensor:
-        """Append the bias column to inducing points; the result is `[..., M, I]`."""
         if not self.bias:
             return inducing
         ones = inducing.new_ones(()).expand(*inducing.shape[:-1], 1)

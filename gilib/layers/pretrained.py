@@ -65,7 +65,6 @@ class Pretrained(Layer):
         self._point_axes, self._alone = 0, [True] * len(layers)
 
     def _parts(self) -> list[nn.Module]:
-        """Return the modules that layers replace."""
         parts = [self.module.get_submodule(name) for name in self.names]
         for name, part in zip(self.names, parts, strict=True):
             if type(part) not in AXES:
@@ -238,7 +237,6 @@ def rewired(module: nn.Module, places: dict[int, nn.Module], tensors: Mapping[in
 
 
 def _replaced(module: nn.Module, forward: Callable[[Tensor], Tensor]) -> nn.Module:
-    """Return a shallow copy of a module with another `forward`."""
     copied = copy.copy(module)
     copied.__dict__["forward"] = forward
     return copied
@@ -259,8 +257,7 @@ def evaluated(module: nn.Module, names: Sequence[str], x: Tensor) -> Trial:
 
     def noted(name: str, part: nn.Module, value: Tensor) -> Tensor:
         calls.append((name, value.clone()))
-        output: Tensor = part(value)
-        return output
+        return part(value)
 
     parts = {name: module.get_submodule(name) for name in names}
     places = {id(part): _replaced(part, partial(noted, name, part)) for name, part in parts.items()}

@@ -81,7 +81,6 @@ class WeightLayer(Layer):
         return NoiseSize(prior.noise_size + size.draw, size.points)
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Draw the prior's hyper-parameters; given these, draw the weights, or estimate."""
         prior, posterior = self.modules_built()
         own, rest = noise.draw.tensor_split([prior.noise_size], -1)
         precision, log_pq_prior = prior.draw(own)

@@ -121,8 +121,7 @@ class Likelihood(nn.Module, Part, ABC):
         distribution = self.joint(outputs)
         check_axes(targets, distribution.batch_shape[-1:] + distribution.event_shape)
         check_own_targets(targets.shape[: -1 - self.target_axes], distribution.batch_shape[1:-1])
-        found: Tensor = distribution.log_prob(targets.to(outputs.dtype) if self.target_axes else targets)
-        return found
+        return distribution.log_prob(targets.to(outputs.dtype) if self.target_axes else targets)
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return E log P(y_n | f_n) for every point, `[S, R, N]`, nats.

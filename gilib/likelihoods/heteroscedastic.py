@@ -88,10 +88,7 @@ class HeteroscedasticGaussian(NoisePerTarget):
 
 
 def _standard_normal(count: int) -> Tensor:
-    """Return `count` equally probable values of a standard normal, scaled to have variance 1.
-
-    They are the medians of `count` parts of the distribution, each of the same probability.
-    """
+    """Return the medians of `count` equally probable parts of a normal distribution, scaled to variance 1."""
     middles = (torch.arange(count, dtype=torch.float64) + 0.5) / count
     nodes = Normal(0.0, 1.0).icdf(middles)
     return nodes / nodes.square().mean().sqrt()

@@ -159,7 +159,6 @@ class Beta(Precise):
 
     @staticmethod
     def linked(mean: Tensor) -> Tensor:
-        """Return the logit, so that means lie between 0 and 1."""
         return mean.logit()
 
     def distribution(self, outputs: Tensor) -> distributions.Beta:

@@ -13,15 +13,7 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.distributions.constraints import Constraint
 
-from gilib.likelihoods.quantiles import (
-    LOOKS,
-    StandardNormal,
-    StandardStudent,
-    check_probability,
-    mixture_cdf,
-    mixture_quantile,
-    quantile_of_components,
-)
+from gilib.likelihoods import quantiles
 from gilib.metrics import entropy, log_mean_exp
 from gilib.validation import as_labels, as_tensor, check_own_targets
 
@@ -66,7 +58,6 @@ class Prediction(ABC):
         """
 
     def __repr__(self) -> str:
-        """Show the shape of the components, not their numbers."""
         first = getattr(self, fields(self)[0].name)
         return f"{type(self).__name__}({first.shape[0]} components, mean {list(first.shape[1:])})"
 
@@ -124,11 +115,13 @@ class GaussianPrediction(Prediction):
 
     def cdf(self, values: Tensor) -> Tensor:
         """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
-        return mixture_cdf(self.means, self.component_sd, values, StandardNormal())
+        return quantiles.mixture_cdf(self.means, self.component_sd, values, quantiles.StandardNormal())
 
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`."""
-        return mixture_quantile(self.means, self.component_sd, probability, StandardNormal())
+        return quantiles.mixture_quantile(
+            self.means, self.component_sd, probability, quantiles.StandardNormal()
+        )
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Return log (1/S) Σ_s Π_o N(y_no; m_sno, σ²_sno), `[R, N]`, nats; NaN where means are NaN."""
@@ -207,10 +200,7 @@ class StudentPrediction(Prediction):
         return (own.mean(0) + self.locations.var(0, correction=0)).sqrt()
 
     def log_prob(self, targets: Tensor) -> Tensor:
-        """Return the log density of all outputs of every point jointly, `[R, N]`, nats.
-
-        It is computed in float64: in float32 differences of log Γ cancel.
-        """
+        """Return the joint log density of points, `[R, N]`, nats, from float64: in float32 log Γ cancels."""
         targets = as_targets(targets, self.locations, self.locations.shape[1:])
         size, df, root = targets.shape[-1], self.df[..., None], self.scale_tril.double()
         white = torch.linalg.solve_triangular(
@@ -227,15 +217,15 @@ class StudentPrediction(Prediction):
 
     def cdf(self, values: Tensor) -> Tensor:
         """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
-        return mixture_cdf(self.locations, self.component_scale, values, self._standard)
+        return quantiles.mixture_cdf(self.locations, self.component_scale, values, self._standard)
 
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`."""
-        return mixture_quantile(self.locations, self.component_scale, probability, self._standard)
+        return quantiles.mixture_quantile(self.locations, self.component_scale, probability, self._standard)
 
     @property
-    def _standard(self) -> StandardStudent:
-        return StandardStudent(self.df[..., None, None])
+    def _standard(self) -> quantiles.StandardStudent:
+        return quantiles.StandardStudent(self.df[..., None, None])
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,12 +267,11 @@ class MixturePrediction(Prediction):
 
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`, for counts a whole number."""
-        return self._in_units(quantile_of_components(self._single, probability, 1 + self.members))
+        return self._in_units(quantiles.quantile_of_components(self._single, probability, 1 + self.members))
 
     @property
     def _single(self) -> Distribution:
-        single: Distribution = getattr(self.distribution, "base_dist", self.distribution)
-        return single
+        return getattr(self.distribution, "base_dist", self.distribution)
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Return the log density or probability of every target, `[R, N]`, nats; -∞ outside the support."""
@@ -400,10 +389,10 @@ class EnsemblePrediction(Prediction):
 
     def quantile(self, probability: float) -> Tensor:
         """Return the quantile of every output's mixture, `[R, N, O]`, between those of the members."""
-        check_probability(probability)
+        quantiles.check_probability(probability)
         ends = self._stacked([member.quantile(probability) for member in self.members])
         low, high = ends.amin(0), ends.amax(0)
-        for _ in range(LOOKS):
+        for _ in range(quantiles.LOOKS):
             middle = 0.5 * (low + high)
             below = self.cdf(middle) < probability
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)

@@ -1,8 +1,4 @@
-"""Quantiles of equal mixtures, and distribution functions that torch lacks.
-
-Quantiles are where the distribution function of the mixture reaches the probability: a bracket is halved
-until all components are smooth across it, and then Newton's method takes over.
-"""
+"""Quantiles of equal mixtures, and distribution functions that torch lacks."""
 
 from __future__ import annotations
 

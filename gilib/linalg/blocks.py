@@ -1,8 +1,6 @@
 """Process a batch in pieces that fit into a processor's cache.
 
-A batch of a few hundred matrices takes megabytes, and so does every temporary computed from it. Processed at
-once, each temporary travels to main memory and back, and its memory is requested anew, page by page. Small
-pieces stay in the cache, and reuse their memory. Accelerators process the whole batch at once.
+Temporaries of a whole batch travel to main memory and back, and their memory is requested anew, page by page.
 """
 
 from __future__ import annotations

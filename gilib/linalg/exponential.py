@@ -45,8 +45,7 @@ class Exponents(NamedTuple):
 def exponential(left: Tensor, right: Tensor, exponents: Tensor, out: Tensor) -> Tensor:
     """Write the values of one sample, `[N, M]`, to `out`, with `exponents` as workspace; not differentiable.
 
-    The values are powers of two, which torch vectorises on every processor. For powers of e it calls MKL,
-    which takes four times as long on AMD processors.
+    They are powers of two: for powers of e torch calls MKL, which takes four times as long on AMD processors.
     """
     torch.addmm(exponents, left.mT, right, beta=0.0, alpha=LOG2_E, out=exponents)
     return out.copy_(exponents).exp2_()

@@ -1,9 +1,8 @@
 """Cholesky factors, and their inverses, of symmetric positive definite matrices.
 
-With the *inverse* of a Cholesky factor, sampling, scoring and differentiating a Gaussian given by its
-precision are plain matrix products. LAPACK factorises small matrices one after the other, at a few GFLOP/s.
-At the widths of Bayesian neural networks it is two to three times faster to halve the matrices until their
-diagonal blocks are small, and to multiply batches of blocks in between.
+With the *inverse* of a factor, sampling and scoring a Gaussian given by its precision are plain products.
+LAPACK factorises small matrices one after the other; it is two to three times faster to halve them until
+their diagonal blocks are small, and to multiply batches of blocks in between.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ class FactorisationError(RuntimeError):
 
 
 def _diagnose(matrix: Tensor, advice: str) -> str:
-    """Explain why the worst matrix of a batch cannot be factorised, and what to do."""
     flat = matrix.detach().reshape(-1, *matrix.shape[-2:])
     finite = torch.isfinite(flat).all(-1).all(-1)
     if not finite.all():

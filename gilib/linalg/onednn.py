@@ -72,8 +72,7 @@ def runs_at_half_width() -> bool:
 def onednn(left: Tensor, right: Tensor) -> Tensor:
     """Return `left` @ `right`, computed by the operation that torch's compiler uses for linear layers."""
     linear = torch.ops.mkldnn._linear_pointwise.default  # its second argument is transposed
-    found: Tensor = linear(_dense(left), _dense(right.mT), None, "none", [], "")
-    return found
+    return linear(_dense(left), _dense(right.mT), None, "none", [], "")
 
 
 def _dense(matrix: Tensor) -> Tensor:

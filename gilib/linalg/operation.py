@@ -40,10 +40,9 @@ def within_transform() -> bool:
 def first_order(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a backward pass that cannot be differentiated again, so that an attempt raises an error.
 
-    `torch.autograd.function.once_differentiable` raises its error too late: second derivatives with respect
-    to given inputs silently lack the contribution of the operation. Transforms of `torch.func` always request
-    a graph and rarely use it, so nothing is raised inside of them. Operations replace themselves by plain
-    products there (see `is_transformed`).
+    torch's `once_differentiable` raises too late: second derivatives with respect to given inputs silently
+    lack the operation. Transforms of `torch.func` always request a graph, so nothing is raised there, where
+    operations replace themselves by plain products (see `is_transformed`).
     """
     once = torch.autograd.function.once_differentiable(backward)
 

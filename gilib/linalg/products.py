@@ -76,8 +76,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
         return left @ right
     if not (torch.is_grad_enabled() and (left.requires_grad or right.requires_grad)):
         return _sample_by_sample(left, right)
-    found: Tensor = _Product.apply(left, right)
-    return found
+    return _Product.apply(left, right)
 
 
 def _sample_by_sample(left: Tensor, right: Tensor) -> Tensor:

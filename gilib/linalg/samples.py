@@ -25,8 +25,8 @@ def leading(first: Tensor, *others: Tensor) -> torch.Size:
 def samples(lead: Sequence[int], *tensors: Tensor | None, axes: int = 2) -> Iterator[tuple[Any, ...]]:
     """Yield, sample by sample, the part of each tensor that belongs to the sample; of None it is None.
 
-    The last `axes` axes belong to one sample, and those before them broadcast to `lead`. Parts are views:
-    adding to the part of a tensor that samples share changes it for all of them.
+    Parts are views of the last `axes` axes; those before them broadcast to `lead`. Adding to the part of a
+    tensor that samples share changes it for all of them.
     """
     count = math.prod(lead)
     views = ([None] * count if value is None else _views(value, lead, axes) for value in tensors)

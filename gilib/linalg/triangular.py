@@ -52,8 +52,7 @@ class _CholeskyAndInverse(Operation):
 
         ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    torch's own gradient solves triangular systems; products by blocks skip the zeros. Forward and backward
-    pass together are 1.2 to 1.4 times as fast (`benchmarks/operations.py`).
+    torch's own gradient, by triangular systems, takes 1.2 to 1.4 times as long (`benchmarks/operations.py`).
     """
 
     @staticmethod
@@ -101,7 +100,6 @@ def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tenso
 
 
 def _minus(total: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Subtract `left` @ `right`ᵀ from `total` in place."""
     return total.baddbmm_(left, right.mT, alpha=-1.0)
 
 

@@ -197,7 +197,6 @@ def as_points(given: object, features: int, name: str = "inducing_points") -> Te
 
 
 def _activation(given: type[nn.Module] | nn.Module) -> nn.Module:
-    """Return a new module of the given nonlinearity."""
     if isinstance(given, type) and issubclass(given, nn.Module):
         return given()
     if not isinstance(given, nn.Module):

@@ -148,7 +148,6 @@ def _is_convertible(module: nn.Module) -> bool:
 
 
 def _layer(module: nn.Module, posterior: Posterior, prior: Prior | None) -> WeightLayer:
-    """Return a layer that replaces a module."""
     if prior is None:
         weights = _weights(module)
         scale = float(weights.square().sum(0).mean().sqrt())  # √I times the size of a weight
@@ -187,10 +186,7 @@ def _in_order(module: nn.Module, layers: dict[str, WeightLayer], trainable: bool
 
 
 def _without_head(module: nn.Module, name: str, pair: Tensor) -> tuple[nn.Module, bool]:
-    """Return a module without the dense layer at its end, and whether there is one.
-
-    If nothing in the remaining body is drawn, the body is evaluated only once for all draws.
-    """
+    """Return a module without the dense layer at its end, and whether there is one."""
     head = module.get_submodule(name)
     if type(module) is nn.Sequential or not isinstance(head, nn.Linear) or head is module:
         return module, False

@@ -238,7 +238,6 @@ class CorrelatedOutputs:
     noise: Tensor  # z, standard normals `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
         centre = self.mean(x)
         # clamped, because the square root has an infinite slope at zero
         size = self.spread(x).square().sum(-1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny).sqrt()

@@ -68,7 +68,6 @@ class DroppedWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Sample z once, and return diag(z) M."""
         weights = self._rows(self._coins(noise)) * self.mean_if_kept
         return weights, self._expected_log_prior(prior_precision).expand(noise.shape[:-1])
 
@@ -79,7 +78,6 @@ class DroppedWeights(PosteriorModule):
     def estimate(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
-        """Sample z at each point, by masking the inputs."""
         masked = MaskedInputs(function(self.mean_if_kept), self._coins(noise.points), self.site.input_axes)
         return masked, self._expected_log_prior(prior_precision).expand(noise.draw.shape[:-1])
 
@@ -110,7 +108,6 @@ class MaskedInputs:
     input_axes: int  # number of axes of an input point, of which the first are the channels
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Evaluate at inputs `x`, `[..., N, C, ...]`."""
         channels = self.coins.shape[-1]
         if x.dim() <= self.input_axes or x.shape[-self.input_axes] != channels:
             raise ValueError(f"dropout has coins for {channels} channels of points, got {list(x.shape)}")

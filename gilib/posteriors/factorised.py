@@ -111,7 +111,6 @@ class FactorisedWeights(PosteriorModule):
     def estimate(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
-        """Sample outputs by local reparameterisation; log_pq is minus KL(Q‖P) in closed form."""
         outputs = GaussianOutputs(function(self.mean), function(self.propagated_variance), noise.points)
         return outputs, -self.kl(prior_precision).expand(noise.draw.shape[:-1])
 
@@ -145,7 +144,6 @@ class FactorisedKernels(FactorisedWeights):
     def estimate(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Noise, function: WithWeights
     ) -> tuple[Function, Tensor]:
-        """Sample a kernel for each image by flipout; log_pq is minus KL(Q‖P) in closed form."""
         white = noise.draw.unflatten(-1, self.scaled_mean.shape[-2:])
         # z is shared by all images; each has its own signs, which are those of standard normals
         signs = torch.ones_like(noise.points).copysign(noise.points).split([self.channels, self.outputs], -1)
@@ -163,7 +161,6 @@ class FlippedKernels:
     outputs: Tensor  # r, the signs of the output channels, `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return outputs `[S, R, N, O, H', W']` at images `x`, `[..., N, C, H, W]`."""
         centre = self.mean(x)  # [R, N, O, H', W'], or with S
         inputs = noise_at(self.inputs[..., None, None], x, -4).to(x.dtype)
         return centre + self.outputs[..., None, None].to(centre.dtype) * self.deviation(inputs * x)
@@ -178,7 +175,6 @@ class GaussianOutputs:
     noise: Tensor  # z, standard normals `[S, R, N, O]`
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return outputs `[S, R, N, O]` at inputs `x`, `[..., N, D]`."""
         centre = self.mean(x)  # [R, N, O], or with S
         # clamped, because the square root has an infinite slope at zero
         spread = self.variance(x.square()).clamp_min(torch.finfo(x.dtype).tiny).sqrt()

@@ -98,10 +98,7 @@ class LocalInducing(PseudoSettings, OwnInducing):
 
 
 def _is_hard(gram: Tensor, smallest: Tensor | float) -> bool:
-    """Return whether tr A / min P is too large for float32; it bounds the condition number of P + A.
-
-    Where Python must not read values, such as on a GPU, the answer is False; see `readable`.
-    """
+    """Return whether tr A / min P, a bound of a condition number, is known to be too large for float32."""
     if not readable(gram):
         return False
     hard = gram.diagonal(dim1=-2, dim2=-1).sum(-1).max() > HARD * smallest
@@ -190,7 +187,6 @@ class InducingWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw W from Q(W | features); this takes one factorisation."""
         posterior = self.condition(features, prior_precision)
         noise = noise.unflatten(-1, (self.site.fan_in, self.site.outputs))
         weights, log_pq = posterior.draw(noise.to(posterior.dtype))

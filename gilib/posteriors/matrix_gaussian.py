@@ -78,7 +78,6 @@ class MatrixGaussianWeights(PosteriorModule):
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Draw W = M + L E Kᵀ from standard normals E."""
         noise = noise.unflatten(-1, self.scaled_mean.shape[-2:])
         inputs, outputs = noise.shape[-2:]
         weights = self.mean + self.row_root.tril() @ noise @ self.column_root.tril().mT

@@ -64,13 +64,11 @@ class PointWeights(PosteriorModule):
 
     @torch.no_grad()
     def start_at(self, weights: Tensor, outputs: Tensor | None) -> None:
-        """Set Ŵ to `weights`."""
         self.scaled_weights.copy_(weights * self.scale)
 
     def draw(
         self, features: Tensor | None, prior_precision: SymmetricOperator, noise: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return Ŵ, repeated for all samples, and log P(Ŵ)."""
         weights = self.scaled_weights / self.scale
         weights = weights.expand(*noise.shape[:-1], *weights.shape[-2:])
         return weights, prior_log_prob(weights, prior_precision, weights.shape[-1])

@@ -102,10 +102,7 @@ def signed_one_hot(labels: Tensor, classes: int, scale: float = 2.0) -> Tensor:
 
 
 def fitted(given: Tensor, shape: Shape, context: BuildContext) -> Tensor:
-    """Convert given targets to initial pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O).
-
-    Integers `[..., M]` are labels, which `signed_one_hot` encodes.
-    """
+    """Convert targets or labels to initial pseudo-outputs `[R, *shape]` (Ober & Aitchison, 2021, App. O)."""
     if not given.is_floating_point() and len(shape) == 2 and tuple(given.shape[-1:]) == shape[:1]:
         if shape[1] == 1:
             raise ValueError(

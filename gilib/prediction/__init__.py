@@ -1,7 +1,4 @@
-"""Predictive distributions of networks, of an `Ensemble` of replicas, or of `Samples` of a chain.
-
-All kinds of predictions are in `gilib.likelihoods.mixtures`, because likelihoods make them.
-"""
+"""Predictive distributions of networks, of an `Ensemble` of replicas, or of `Samples` of a chain."""
 
 from gilib.likelihoods.mixtures import (
     CategoricalPrediction,

@@ -94,7 +94,6 @@ def _evaluated(
     generator: GeneratorLike | None,
     pointwise: bool,
 ) -> Iterator[Moments]:
-    """Yield the outputs of functions, drawn once, batch by batch."""
     points = -1 - len(drawable.input_shape)
     draw: Draw | Estimate | None = None
     for part in x.split(int(batch_size or x.shape[points]), dim=points):
@@ -116,7 +115,6 @@ def _evaluated(
 def _predicted(
     drawable: Drawable, likelihood: Likelihood, parts: Sequence[Moments], normalisation: Normalisation | None
 ) -> Prediction:
-    """Return the likelihood's prediction from the outputs of one or several batches."""
     members, axis = drawable.members, -1 - len(drawable.output_shape)
     outputs, *variance = (
         torch.cat(pieces, axis).unflatten(0, (-1, *members))
@@ -179,11 +177,9 @@ def _warn_if_broken(outputs: Tensor, members: int, replicas: int) -> None:
 
 
 def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | None) -> None:
-    """Warn of inputs outside the training inputs, which are most likely in other units.
+    """Warn if half of the points lie outside the training inputs by three widths of their interval.
 
-    The warning appears if half of the points are more than three widths of a training interval outside of it
-    (of a constant input, three mean widths); without a normalisation also if one column of a table lies
-    outside at nearly all points.
+    They are most likely in other units. Without a normalisation, one column at nearly all points is enough.
     """
     if seen is None:
         return
@@ -207,10 +203,7 @@ def _warn_if_far(seen: Tensor | None, x: Tensor, normalisation: Normalisation | 
 
 
 def _apart(distance: Tensor, width: Tensor) -> list[int]:
-    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more.
-
-    Columns that hardly varied in training are left out, because any new value lies outside.
-    """
+    """Return columns that lie outside by a quarter of their width at 95 % of the points, five or more."""
     if len(distance) < 5:
         return []
     most = (distance > 0.25 * width).double().mean(0) > 0.95

@@ -78,7 +78,6 @@ def predict_student(
 
 
 def _last_of(net: Network) -> tuple[WeightLayer, ConjugateWeights]:
-    """Return the last layer with weights, and its posterior, which must be `Conjugate`."""
     layers = [module for module in net.modules() if isinstance(module, WeightLayer)]
     if not layers or not isinstance(layers[-1].weights, ConjugateWeights):
         found = layers[-1].posterior if layers else None

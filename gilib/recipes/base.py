@@ -194,7 +194,6 @@ class Recipe(Checked, ABC):
         return self._train(x, y, classes, plain(seed), options)
 
     def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
-        """Train on tensors that have been checked."""
         net, likelihood = self.build(x, y, classes=classes, seed=seed)
         settings: Options = {
             "steps": self.steps,
@@ -207,11 +206,10 @@ class Recipe(Checked, ABC):
 
 
 def keep_freed_memory() -> None:
-    """Let the process keep the memory that a step frees for the next step, where glibc manages it.
+    """Let the process keep the memory that a step frees for the next step.
 
-    glibc, the C library of most Linux systems, gives large blocks back to the system, so that a step asks for
-    them again, page by page. But it keeps blocks up to the size of the largest block that it has seen freed.
-    Here it sees such a block, none of whose pages is touched.
+    glibc gives large blocks back to the system, but keeps blocks up to the size of the largest one that it
+    has seen freed. Here it sees such a block, none of whose pages is touched.
     """
     torch.empty(LARGEST, dtype=torch.uint8, device="cpu")
 

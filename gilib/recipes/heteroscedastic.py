@@ -55,7 +55,6 @@ class HeteroscedasticProcessRecipe(Recipe):
     noise_kernel: RBF = RBF(variance=2.0, log_lengthscale_sd=SD)
 
     def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
-        """Return two processes at the same inducing points."""
         kernel = in_diagonals(self.mean.kernels[0], points.shape[-1])
         return self._network(points, points, kernel, targets.shape[-1])
 
@@ -79,7 +78,6 @@ class HeteroscedasticProcessRecipe(Recipe):
         return 1
 
     def _train(self, x: Tensor, y: Tensor, classes: int | None, seed: Seed, options: Options) -> Trained:
-        """Choose the better of two starts, and train from there on all data with the given options."""
         self.new_likelihood(y, classes, () if isinstance(seed, int) else (len(seed),))
         assert isinstance(seed, int)
         x, y = check_tensor(x, "x").double(), check_tensor(y, "y").double()

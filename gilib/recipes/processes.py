@@ -136,7 +136,6 @@ class ProcessRecipe(Recipe):
         return replace(self, num_inducing=min(self.num_inducing, points))
 
     def _check_size(self, points: int, outputs: int) -> None:
-        """Raise if a sparse process would need gigabytes, as it does for hundreds of classes."""
         if outputs * points**2 > MOST:
             raise ValueError(
                 f"a process of {outputs} outputs has a covariance of {points} inducing points for each, "

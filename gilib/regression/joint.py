@@ -186,7 +186,6 @@ def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
 
 
 def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tensor) -> None:
-    """Add `rate` times `values` to the diagonal of `matrix` in place."""
     diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     if isinstance(rate, float) and isinstance(values, Tensor):
         diagonal.add_(values, alpha=rate)
@@ -197,9 +196,8 @@ def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tenso
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return P and its Cholesky factor T, `[R, I, I]`.
 
-    Under a wide prior the rounding error of the Gram matrix exceeds V_0⁻¹ and may make an eigenvalue
-    negative. Amounts of that size are then added to the diagonal of P; not on an accelerator, where no flag
-    is read.
+    Under a wide prior the rounding error of the Gram matrix exceeds V_0⁻¹, and P may have no factor. Amounts
+    of that size are then added to its diagonal; not on an accelerator, where no flag is read.
     """
     if not readable(precision):
         return precision, cholesky(precision, *PRECISION)

@@ -233,7 +233,6 @@ class BayesianEstimator(BaseEstimator):
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
-        """Tell scikit-learn that the results vary without a seed."""
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self.random_state is None
         return tags

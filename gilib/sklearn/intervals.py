@@ -132,7 +132,6 @@ def _columns(values: Any) -> NDArray[Any]:
 
 
 def _column(X: Any, by: Any) -> Any:
-    """Return a column of a table by its name or number."""
     names = [*X.columns] if hasattr(X, "columns") else None
     if names is not None and by in names:
         return X[by]

@@ -26,15 +26,7 @@ from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
 from gilib.recipes.base import LIKELIHOODS, Recipe, Trained, check_likelihood
-from gilib.sklearn.columns import (
-    as_array,
-    as_targets,
-    check_numbers,
-    in_order,
-    named,
-    names_of,
-    warn_of_far_values,
-)
+from gilib.sklearn import columns
 from gilib.sklearn.estimator import Array, BayesianEstimator, row_weights, seed_of, validated
 from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_gaussian
 from gilib.training.history import STOOD_STILL, History
@@ -122,8 +114,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 f"target='log' puts Gaussian noise on logarithms, but likelihood={self._kind!r} is another "
                 "noise: give only one of the two"
             )
-        self.target_names_ = names_of(y)
-        check_numbers(y, "y", CLASSES)
+        self.target_names_ = columns.names_of(y)
+        columns.check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
         targets = np.array(y, dtype=np.float64)
         self._flat = targets.ndim == 1
@@ -133,14 +125,14 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 "X has 1 sample, and one target tells nothing about the scale of others: a regressor needs 2"
             )
         names = self.target_names_ if isinstance(self.target_names_, list) else None
-        warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
+        columns.warn_of_far_values(X, getattr(self, "feature_names_in_", None), "X")
         self._logs = self.target == "log"
         if self._logs:
             targets = logarithms(torch.from_numpy(targets)).numpy()
         elif self._kind == "gaussian":
             alone = self.target_names_ if isinstance(self.target_names_, str) else None
             warn_of_non_gaussian(targets, names or (alone and [alone]))
-        warn_of_far_values(targets, names, "log y" if self._logs else "y")
+        columns.warn_of_far_values(targets, names, "log y" if self._logs else "y")
         X, targets, counts = self._merged(X, targets, weights)
         y = torch.from_numpy(targets)
         constant = constant_columns(y)
@@ -196,7 +188,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             X: inputs `[N, D]`.
         """
         sd = self._noise_sd(self._points(X).numpy())
-        return named(sd[:, 0] if self._flat else sd, X, self.target_names_)
+        return columns.named(sd[:, 0] if self._flat else sd, X, self.target_names_)
 
     def _noise_sd(self, X: Array) -> Array:
         """Return the median of the noise over drawn functions, `[N, O]`, whose logarithm is Gaussian."""
@@ -356,9 +348,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return R², averaged over outputs; columns of a data frame are found by name."""
-        check_numbers(y, "y", CLASSES)
+        columns.check_numbers(y, "y", CLASSES)
         check_is_fitted(self, "net_")
-        return float(super().score(X, as_array(in_order(y, self.target_names_)), sample_weight))
+        return float(
+            super().score(X, columns.as_array(columns.in_order(y, self.target_names_)), sample_weight)
+        )
 
     def log_prob(self, X: Any, y: Any) -> Array:
         """Log density of targets, `[N]` nats, in original units: what a proper score of a forecast is."""
@@ -416,7 +410,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def _targets(self, y: Any, X: Any) -> Tensor:
         """Return the targets, `[N, O]`, one row for each row of X."""
         check_is_fitted(self, "net_")
-        targets = as_targets(y, self.target_names_, (len(X), len(self._varies)), CLASSES)
+        targets = columns.as_targets(y, self.target_names_, (len(X), len(self._varies)), CLASSES)
         return torch.from_numpy(np.array(targets))
 
     def _batches(self, X: Any, *options: Any) -> Iterator[Any]:
@@ -437,7 +431,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
 
     def _shown(self, values: Tensor, X: Any) -> Any:
         array = values.numpy()
-        return named(array[:, 0] if self._flat else array, X, self.target_names_)
+        return columns.named(array[:, 0] if self._flat else array, X, self.target_names_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

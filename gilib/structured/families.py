@@ -1,8 +1,4 @@
-"""Families of joint Gaussians: which inducing outputs of all layers depend on which.
-
-A family says which blocks of the lower triangular Cholesky factor of the whitened covariance are not zero.
-All else follows from this pattern (`gilib.structured`).
-"""
+"""Families of joint Gaussians: which blocks of the whitened covariance's Cholesky factor are not zero."""
 
 from __future__ import annotations
 

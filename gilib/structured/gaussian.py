@@ -45,7 +45,6 @@ class JointGaussian(nn.Module, Gaussians):
         self.rows = nn.ParameterList(self._start(process, context) for process in range(len(pattern.places)))
 
     def _start(self, process: int, context: BuildContext) -> Tensor:
-        """Return the initial row of a process, `[R, M_r, K_r]`."""
         points, starts = self.pattern.points[process], self.pattern.starts[process]
         last = self.pattern.places[process].layer == len(self.pattern.widths) - 1
         scale = self.pattern.family.initial_scale or (1.0 if last else HIDDEN_SCALE)

@@ -110,7 +110,6 @@ class StructuredGP(Layer):
         return [sum(process.path_sizes(self.num_features)) for process in self]
 
     def _inducing(self) -> list[Inducing]:
-        """Return every layer's prior at its inducing inputs."""
         found = []
         for k, process in enumerate(self):
             try:
@@ -120,7 +119,6 @@ class StructuredGP(Layer):
         return found
 
     def noise_sizes(self, mode: type[Drawn]) -> NoiseSize:
-        """Return the numbers of normals for inducing outputs, for paths, and for each process at a point."""
         if mode is Draw:
             return NoiseSize(self.noise_size)
         joint = self._built()
@@ -128,7 +126,6 @@ class StructuredGP(Layer):
         return NoiseSize(own, len(joint.pattern.places))
 
     def sample(self, inducing: Tensor | None, noise: Noise, mode: type[AnyDrawn]) -> AnyDrawn:
-        """Sample inducing outputs, then the layers; an estimate may integrate the inducing outputs out."""
         joint, processes = self._built(), self._inducing()
         means = [process.mean_function(noise) for process in self]
         divergence = joint.kl().expand(noise.draw.shape[:-1]) if mode is Estimate else None

@@ -73,7 +73,6 @@ class Pattern:
         return tuple(tuple(sorted(group)) for group in sorted(groups, key=min))
 
     def _shared(self, row: int, column: int) -> list[tuple[int, int, int]]:
-        """Compute what `runs` returns."""
         found: list[tuple[int, int, int]] = []
         for process in self.factor[column]:
             if process not in self.starts[row]:

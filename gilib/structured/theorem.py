@@ -42,7 +42,6 @@ class Recursion(GaussianFunction):
     noise: Tensor  # ε, `[S, R, N, Q]`, one normal for every process
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Sample the last layer at `x`, `[S, R, N, T]`."""
         return self.outputs(x)[-1]
 
     def outputs(self, x: Tensor) -> list[Tensor]:
@@ -51,17 +50,12 @@ class Recursion(GaussianFunction):
         return [*below, points.sampled(last, mean)]
 
     def moments(self, x: Tensor) -> Moments:
-        """Return mean and variance of the last layer given a sample of the layers below.
-
-        If outputs of the last layer depend on each other, return a sample of it instead, without variances.
-        """
         _, points, last, mean = self._up(x)
         if points.coupled(last):
             return Moments(points.sampled(last, mean))
         return points.moments(last, mean)
 
     def marginals(self, x: Tensor) -> Moments:
-        """Return mean and variance of every output of the last layer, given a sample of the layers below."""
         _, points, last, mean = self._up(x)
         return points.moments(last, mean)
 

@@ -81,7 +81,6 @@ class EarlyStopping(Callback):
         return bool((self.waited >= self.patience).all())
 
     def end(self, net: Network) -> None:
-        """Restore the best state of every replica that ever had a score that is a number."""
         with torch.no_grad():
             for name, value in self._state(net).items():
                 if name in self.kept:
@@ -108,7 +107,6 @@ class EarlyStopping(Callback):
 
     @torch.no_grad()
     def _score(self, net: Network) -> Tensor:
-        """Return the mean log-likelihood of the held-out points, `[R]`."""
         source = torch.Generator(self.x.device).manual_seed(self.seed)
         with failures_as_nan():
             prediction = predict(net, self.likelihood, self.x, self.num_samples, generator=source)

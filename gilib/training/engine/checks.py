@@ -65,7 +65,6 @@ def as_checkpoint(given: Any, settings: Settings) -> Checkpoint | None:
 
 
 def _check_seeds(seed: object, replicas: tuple[int, ...]) -> None:
-    """Raise unless `seed` is one integer, or a list with one integer for each replica."""
     for each in seed if isinstance(seed, (list, tuple)) else [seed]:
         if type(each) is int and not -(2**63) <= each < 2**63:
             raise ValueError(f"seed must have at most 63 bits, got {each}")
@@ -117,7 +116,6 @@ def check_differentiable(*values: Tensor) -> None:
 
 
 def _check_lead(values: Tensor, name: str, axis: int, replicas: tuple[int, ...]) -> None:
-    """Raise unless the axes before the points axis are absent, or those of the replicas."""
     if tuple(values.shape[:axis]) not in ((), replicas) or values.dim() < -axis:
         wanted = [*replicas, "N", *values.shape[values.dim() + axis + 1 :]]
         hint = " (or without replicas)" if replicas else ": axes in front are for networks with replicas"

@@ -179,7 +179,6 @@ def _restored(run: Run, checkpoint: Checkpoint | None, speed: Speed, identity: I
 
 
 def _train(run: Run, checkpoint: Checkpoint | None, identity: Identity, start: int, progress: bool) -> None:
-    """Do the steps from `start` on, with a progress bar and checkpoints."""
     quiet = not progress or run.processes.rank > 0
     with tqdm(total=run.steps, initial=start, disable=quiet, desc="fit", unit="step") as bar:
         while run.done < run.steps and not run.ended:
@@ -194,7 +193,6 @@ def _train(run: Run, checkpoint: Checkpoint | None, identity: Identity, start: i
 
 
 def _keep(run: Run, checkpoint: Checkpoint, identity: Identity, read: bool, end: bool) -> None:
-    """Write the checkpoint if it is due, and pause after the deadline."""
     late = not end and run.is_late(checkpoint.deadline, read)
     if late or end or run.done % checkpoint.every == 0:
         run.latest()

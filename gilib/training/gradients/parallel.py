@@ -126,7 +126,6 @@ class DataParallel(OneProcess):
         return values.tensor_split(self.size, axis)[self.rank]
 
     def sum(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the sums of tensors over the processes, with one message for each dtype."""
         sums = list(tensors)
         for dtype in dict.fromkeys(tensor.dtype for tensor in sums):
             places = [k for k, tensor in enumerate(sums) if tensor.dtype == dtype]

@@ -1,8 +1,4 @@
-"""Replay: a step is recorded once and then repeated without Python's work.
-
-A step is a pure function of minibatch, noise and `kl_weight`, so it can be recorded with buffers for these
-inputs: on CUDA as a graph, on the CPU as a tape of operations.
-"""
+"""Replay: a step is recorded once, on CUDA as a graph, on the CPU as a tape, and then repeated."""
 
 from __future__ import annotations
 
@@ -58,7 +54,6 @@ class Replay:
         self.result = self.function(*self.buffers)
 
     def _record(self) -> None:
-        """Record one call; if that is impossible, warn, and go on with normal calls."""
         try:
             self.replay = Tape(self._run) if self.on_cpu else capture(self._run)
         except UnrecordableError as error:
@@ -66,7 +61,6 @@ class Replay:
         self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
-        """Call the function where the step takes another branch than in the recording."""
         self.missed += 1
         if self.missed < PATIENCE:
             self._run()

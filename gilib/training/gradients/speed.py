@@ -57,11 +57,11 @@ def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDr
 
         def evaluate(x: Tensor) -> Tensor:
             with products_in("tf32"):
-                return _switched_after(function(x), "tf32")
+                return _SwitchPrecision.apply(function(x), "tf32")
 
         # The backward pass visits nodes in reverse order of creation: first the points, in tf32, then this
         # switch, then the draw, in full precision.
-        return replace(drawn, function=evaluate, log_pq=_switched_after(drawn.density, "ieee"))
+        return replace(drawn, function=evaluate, log_pq=_SwitchPrecision.apply(drawn.density, "ieee"))
 
     def autocast(x: Tensor) -> Tensor:
         with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
@@ -70,13 +70,9 @@ def evaluated_in(drawn: AnyDrawn, precision: str, device: torch.device) -> AnyDr
     return replace(drawn, function=autocast)
 
 
-def _switched_after(values: Tensor, precision: str) -> Tensor:
-    """Return the values; the backward pass that reaches them sets the precision of all later products."""
-    result: Tensor = _SwitchPrecision.apply(values, precision)
-    return result
-
-
 class _SwitchPrecision(Operation):
+    """Returns its values; the backward pass that reaches them sets the precision of all later products."""
+
     @staticmethod
     def forward(ctx: Any, values: Tensor, precision: str) -> Tensor:
         ctx.precision = precision

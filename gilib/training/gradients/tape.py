@@ -1,9 +1,7 @@
 """Tapes: a step's tensor operations on the CPU, recorded once and repeated without Python's work in between.
 
-A tape holds the operations in order, and the memory that they read and wrote. Repeating it does the same
-arithmetic in the same memory, to the last bit. Views and constants are not computed again. Where a step reads
-a number, on which it may branch, the tape stores it; a repetition that reads another number stops there, and
-undoes everything that it has changed.
+A repetition does the same arithmetic in the same memory, to the last bit. Where a step reads a number, on
+which it may branch, the tape stores it; a repetition that reads another one stops, and undoes its changes.
 """
 
 from __future__ import annotations
@@ -145,10 +143,7 @@ def _memory(tensors: Iterable[Tensor]) -> set[int]:
 
 
 def _exposed(operations: Sequence[Recorded]) -> list[Tensor]:
-    """Return tensors in memory from outside the tape that are written before its last decision.
-
-    Their values must be restored if a repetition stops at a decision.
-    """
+    """Return tensors from outside the tape that are written before its last decision, where it may stop."""
     decisions = [k for k, own in enumerate(operations) if _decides(own)]
     made: set[int] = set()
     exposed: dict[int, Tensor] = {}
@@ -197,10 +192,7 @@ def _copied(function: Callable[..., Any], memory: list[Tensor], args: Sequence[A
 
 @functools.cache
 def _in_place(function: OpOverload) -> tuple[Callable[..., Any], list[str]] | None:
-    """Return the variant of an operation that writes to given memory, and the names of those arguments.
-
-    Returns None if there is no such variant.
-    """
+    """Return the variant of an operation that writes to given memory, if any, and those arguments' names."""
     wanted = [(own.name, str(own.type)) for own in function._schema.arguments]
     for name in function.overloadpacket.overloads():
         found = getattr(function.overloadpacket, name)

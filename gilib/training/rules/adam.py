@@ -169,7 +169,6 @@ def _optimiser(rule: Adam, problem: Problem) -> NetworkAdam | ReplicaAdam:
 
 
 def _checked(rate: Rate, what: str) -> Rate:
-    """Return a positive rate, or a tuple of positive rates."""
     rate = plain(rate)
     if not isinstance(rate, Sequence):
         check_positive(rate, what)
@@ -180,7 +179,6 @@ def _checked(rate: Rate, what: str) -> Rate:
 
 
 def _check_number(rate: Rate, what: str, replicas: int | None) -> None:
-    """Raise unless there is one rate, or one for each replica."""
     if isinstance(rate, Sequence) and (replicas is None or len(rate) != replicas):
         wanted = f"one number or {replicas}" if replicas else "one number (not every parameter has replicas)"
         raise ValueError(f"{what}: wanted {wanted}, got {len(rate)} learning rates")

@@ -155,7 +155,6 @@ class RunningBali(RunningRule):
         return self.kept is None
 
     def prepare(self, step: int) -> None:
-        """Set α and γ for the next step."""
         if self.versions != self._versions():  # at the start, and if a callback has loaded another state
             if self.kept is not None and self.versions:
                 self.kept.forget()
@@ -175,7 +174,6 @@ class RunningBali(RunningRule):
             own.copy_(value) if isinstance(value, Tensor) else own.fill_(value)
 
     def step(self, batch: Batch) -> Tensor:
-        """Update the moving averages of all layers with the statistics of one minibatch."""
         passed = self._passes(batch)
         samples, points = len(batch.noise.draw), batch.x.shape[-1 - len(self.problem.net.input_shape)]
         share = batch.fraction / (samples * points)
@@ -193,7 +191,6 @@ class RunningBali(RunningRule):
         return bound
 
     def _passes(self, batch: Batch) -> PassResult:
-        """Draw, evaluate, and back-propagate to the outputs of every layer."""
         objective, likelihood = self.problem.objective, self.problem.likelihood
         with self.problem.propagate_failures():
             with torch.no_grad():
@@ -225,10 +222,7 @@ class RunningBali(RunningRule):
         return batch.noise
 
     def _places(self, batch: Batch, steps: Sequence[Evaluated]) -> list[Place]:
-        """Return the weights at which residuals are computed: those of the only draw, or the mean.
-
-        The first step has no mean yet, and uses the mean of its draws.
-        """
+        """Return the weights at which residuals are computed: those of the only draw, or a mean."""
         if self._is_first(batch):
             return [layer.start(step) for layer, step in zip(self.layers, steps, strict=True)]
         if self.problem.objective.estimator != "draw" or len(batch.noise.draw) > 1:
@@ -404,7 +398,6 @@ class KernelRegression(LayerRegression):
         return values[..., None, :, None, None]
 
     def residuals(self, step: Evaluated, place: Place, gap: Tensor, weight: float) -> Residuals:
-        """Return the moments of a minibatch, with targets in every pixel."""
         output, images, scale = step.output, step.input, self.feature_scale
         images = images.expand(*output.shape[:-3], *images.shape[-3:])
         left = gap
@@ -467,10 +460,7 @@ class KeptRegression(LayerRegression):
         self.strengths = torch.zeros_like(self.strengths)
 
     def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
-        """Return the state, with V⁻¹ factorised again if κ has changed enough.
-
-        On an accelerator, where no values are read, it is so at every step, and stored where it is due.
-        """
+        """Return the state, with V⁻¹ factorised again if κ has changed enough, or cannot be read."""
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)
         stale = (average - used).abs() > STALE * used
@@ -566,10 +556,7 @@ def check_parameters(problem: Problem, infers_noise: bool) -> None:
 
 
 def check_passes(problem: Problem, regressions: Sequence[LayerRegression]) -> None:
-    """Raise unless an evaluation calls every layer once, in order, with its own part of the noise.
-
-    If there are true targets, it must end with the last layer.
-    """
+    """Raise unless an evaluation calls every layer once, in order, with its own part of the noise."""
     layers, objective = [own.layer for own in regressions], problem.objective
     noise = objective.noise(1, torch.Generator(problem.device).manual_seed(0))
     with torch.no_grad(), exact_products():

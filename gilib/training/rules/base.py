@@ -1,8 +1,4 @@
-"""A rule of training defines what a step does; the engine, `gilib.fit`, does everything else.
-
-A `Rule` is a frozen specification, as a posterior is. Its method `begin` turns it into a `RunningRule`, whose
-steps change the network.
-"""
+"""A rule of training defines what a step does; the engine, `gilib.fit`, does everything else."""
 
 from __future__ import annotations
 
@@ -58,10 +54,7 @@ class Problem:
     capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
-        """Return the parameters that replicas share.
-
-        They lack the replica axes in front, or belong to a likelihood without replicas.
-        """
+        """Return the parameters without replica axes in front, and those of a likelihood without replicas."""
         replicas = self.net.replicas
 
         def own(name: str, parameter: nn.Parameter) -> bool:

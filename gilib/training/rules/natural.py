@@ -123,7 +123,6 @@ def natural_step(
 
 
 def _kept_positive(change: Tensor, floor: float) -> Tensor:
-    """Return Id + A, or its second-order version where an eigenvalue falls too low."""
     identity = identities(change)
     shift = identity + change
     too_low = torch.linalg.cholesky_ex(shift - floor * identity).info != 0

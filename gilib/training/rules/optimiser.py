@@ -20,10 +20,7 @@ def adam_options(device: torch.device, capturable: bool) -> dict[str, Any]:
 
 
 class NetworkAdam:
-    """torch's Adam, with one parameter group for each learning rate.
-
-    Rates are held as tensors if `advance` will change them (`scheduled`) between recorded steps.
-    """
+    """torch's Adam, with one parameter group for each rate: a tensor if it changes between recorded steps."""
 
     per_replica = False  # whether every replica moves by itself, so that one can be left out
 

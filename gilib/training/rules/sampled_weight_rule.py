@@ -93,7 +93,6 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
 
     def step(self, batch: Batch) -> Tensor:
-        """Move every layer, and let Adam move the other parameters, from the same draws."""
         if not batch.kl_weight > 0.0:
             raise ValueError(
                 f"{type(self.rule).__name__} divides by kl_weight, which is {batch.kl_weight} at step "
@@ -231,7 +230,6 @@ def _weight_steps(steps: Sequence[Evaluated]) -> list[Evaluated]:
 
 
 def _check(layer: WeightLayer, rule: str, examples: bool) -> None:
-    """Raise unless the prior is a fixed Gaussian and, if `examples`, the layer is `Linear`."""
     prior, weights = layer.modules_built()
     like = next(weights.parameters())
     fixed = prior.noise_size == 0

@@ -124,7 +124,6 @@ class RunningSGHMC(RunningWithAdam):
             super().prepare(step)
 
     def step(self, batch: Batch) -> Tensor:
-        """Move the state; during burn-in, also train the other parameters at an earlier state."""
         training = self.adam is not None and batch.step < self.rule.burn_in
         bound, gradients = self.problem.bound_and_gradients(batch, self.values)
         self.active &= bound.isfinite()
@@ -164,7 +163,6 @@ class RunningSGHMC(RunningWithAdam):
 
     @contextmanager
     def _elsewhere(self, state: Sequence[Tensor]) -> Iterator[None]:
-        """Put the network into another state within the block."""
         here = [value.detach().clone() for value in self.values]
         try:
             self._place(state)

@@ -143,7 +143,6 @@ class NoisyAdam(VariationalRule):
     damping: Positive = 1e-3
 
     def slope(self, gradients: WeightGradients, state: LayerState) -> Tensor:
-        """Return the gradient plus δ W: the prior's gradient is taken at the drawn weights."""
         return (gradients.gradient + state.prior * gradients.weights).mean(0)
 
     def divisor(self, per_point: Tensor) -> Tensor:
@@ -184,7 +183,6 @@ class IVON(VariationalRule):
         return gradients.gradient.mean(0)
 
     def direction(self, slope: Tensor, state: LayerState) -> Tensor:
-        """Return m̂ + δ μ: the prior's gradient is added here."""
         return slope + state.prior * state.mean
 
 

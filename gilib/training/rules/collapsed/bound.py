@@ -1,7 +1,4 @@
-"""The bound of a sparse Gaussian process under its best posterior, from sums over the data.
-
-The bound is that of Titsias (2009); `gilib.training.Collapsed` maximises it, and defines the symbols.
-"""
+"""The bound of `gilib.training.Collapsed`, which defines the symbols, from sums over the data."""
 
 from __future__ import annotations
 

@@ -172,7 +172,6 @@ class SingleProcess(CollapsedModel):
         return self.likelihood.noise_variance.double().reshape(-1)
 
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
-        """Return the bound L of `gilib.training.Collapsed`, minus the cost of rounding."""
         noise = self.noise
         rounding = (spacing.square() / noise).sum() * (weights.sum() / 24.0)
         return self.process.bound(x, y, noise, weights) - rounding

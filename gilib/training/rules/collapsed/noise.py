@@ -22,15 +22,8 @@ from torch import Tensor, nn
 from gilib.layers import GP, Concat
 from gilib.likelihoods import HeteroscedasticGaussian, Likelihood
 from gilib.network import Network
+from gilib.training.rules.collapsed import model
 from gilib.training.rules.collapsed.bound import Sums, WhitePosterior, collapsed, features_of, sums_of
-from gilib.training.rules.collapsed.model import (
-    CollapsedModel,
-    SparseProcess,
-    in_pieces,
-    left_out,
-    squares_left_out,
-    without_rounding,
-)
 
 SHIFT = math.log(2.0) + 0.5772156649015329  # -E log z² of a standard normal z
 PRECISION = 2.0 / math.pi**2  # 1 / V log z²
@@ -38,13 +31,15 @@ MIN_SQUARE = 1e-4  # lower limit of a squared standardised residual, whose logar
 MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
 
 
-class ProcessWithNoise(CollapsedModel):
+class ProcessWithNoise(model.CollapsedModel):
     """A process of the mean, f, with a process of the log noise variance, g; the likelihood holds σ².
 
     The pseudo-outputs v, `pseudo`, and log Λ, `log_precision`, are searched.
     """
 
-    def __init__(self, mean: SparseProcess, noise: SparseProcess, likelihood: HeteroscedasticGaussian):
+    def __init__(
+        self, mean: model.SparseProcess, noise: model.SparseProcess, likelihood: HeteroscedasticGaussian
+    ):
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
         self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))  # [M, O]
@@ -62,7 +57,7 @@ class ProcessWithNoise(CollapsedModel):
         sigma, centres = self._variance, self.noise.points.double()
         total = torch.zeros_like(self.pseudo)
         count = total.new_zeros(len(total))
-        for part, residual, left, own in left_out(self.mean, sigma, x, y, weights):
+        for part, residual, left, own in model.left_out(self.mean, sigma, x, y, weights):
             squares = (residual.square() / (sigma * left)).clamp_min(MIN_SQUARE)
             nearest = torch.cdist(part, centres).argmin(-1)
             total.index_add_(0, nearest, own * (squares.log() + SHIFT))
@@ -79,22 +74,22 @@ class ProcessWithNoise(CollapsedModel):
         return fit - 0.25 * (weights * doubt).sum() - posterior.divergence - rounding
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        return squares_left_out(self.mean, self._variance.detach(), x, y, weights)
+        return model.squares_left_out(self.mean, self._variance.detach(), x, y, weights)
 
     @torch.no_grad()
     def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:
         """Scale σ² by the geometric mean of what subtracting the variance of rounding does at every point."""
         posterior, square = self._posterior(), spacing.square().to(self._variance)[:, None]
         total = torch.zeros_like(self._variance)
-        for part, own in in_pieces(x, weights):
+        for part, own in model.in_pieces(x, weights):
             variance = self._at(posterior, part)[0]
-            total += (own * (without_rounding(variance, square) / variance).log()).sum(-1)
+            total += (own * (model.without_rounding(variance, square) / variance).log()).sum(-1)
         self.likelihood.scale_noise((total / weights.sum()).exp())
 
     @torch.no_grad()
     def solve_posterior(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         posterior, inducing = self._posterior(), self.mean.inducing()
-        pieces = list(in_pieces(x, y, weights))
+        pieces = list(model.in_pieces(x, y, weights))
         at = [self._at(posterior, x_part) for x_part, *_ in pieces]
         doubts = torch.cat([doubt for _, doubt in at], -1)
         bound = -posterior.divergence - 0.25 * (weights * doubts).sum()
@@ -133,7 +128,7 @@ def process_with_noise(net: Network, likelihood: Likelihood) -> ProcessWithNoise
             "Collapsed trains varying noise in one gilib.layers.Concat of two gilib.GP, for mean "
             f"and log variance, without replicas, as gilib.models.heteroscedastic_gp makes it, got {net}"
         )
-    mean, noise = (SparseProcess(branch) for branch in branches if isinstance(branch, GP))
+    mean, noise = (model.SparseProcess(branch) for branch in branches if isinstance(branch, GP))
     assert isinstance(likelihood, HeteroscedasticGaussian)
     widths, targets = (mean.layer.out_features, noise.layer.out_features), len(likelihood.start)
     if widths != (targets, targets):

@@ -120,7 +120,6 @@ class RunningCollapsed(RunningRule):
         )
 
     def step(self, batch: Batch) -> Tensor:
-        """Take one step of L-BFGS, and set the posterior if it was the last one."""
         if batch.x.shape[-2] != self.problem.objective.num_data or batch.fraction != 1.0:
             raise ValueError(
                 "a collapsed bound needs all points at each step: give batch_size=None and one process"
@@ -188,7 +187,6 @@ class RunningCollapsed(RunningRule):
         self.idle = self.idle + 1 if gained < self.rule.tolerance else 0
 
     def _return_to(self, seen: list[Evaluation]) -> None:
-        """End the search at the best point that it has seen."""
         best = min(seen, key=lambda point: float(point.value))
         with torch.no_grad():
             for parameter, at in zip(self.parameters, best.at, strict=True):
