@@ -15,25 +15,8 @@ from gilib.training import Bali
 from gilib.training.engine.minibatches import Minibatches
 from gilib.training.gradients.objective import Objective
 from gilib.training.rules.bali import RunningBali
-from tests.support import D, assert_equal, seeded
-from tests.support.layerwise import (
-    ALPHA,
-    BETA,
-    LABELS,
-    SEED,
-    STEPS,
-    V0,
-    B,
-    N,
-    X,
-    Y,
-    dense,
-    fit,
-    model,
-    network,
-    noise,
-    regressions,
-)
+from tests.support import D, assert_equal, layerwise, seeded
+from tests.support.layerwise import LABELS, SEED, STEPS, V0, B, N, X, Y, dense, fit, model, noise, regressions
 
 
 class Plain:
@@ -145,7 +128,7 @@ def test_it_is_the_papers_algorithm(case):
     digits of Σ.
     """
     kind, prior, settings, samples, batch_size = CASES[case]
-    rule = Bali(ALPHA, **{"update_rate": BETA, "prior": prior} | settings)
+    rule = Bali(layerwise.ALPHA, **{"update_rate": layerwise.BETA, "prior": prior} | settings)
     layers, variance = plain_training(kind, prior, rule, samples, batch_size)
     regression = kind == "gaussian"
     likelihood = noise() if regression else gilib.Categorical()
@@ -180,7 +163,7 @@ def test_residuals_at_the_draw_or_at_the_mean_train_alike(kind, monkeypatch):
 
     for places in (at_draw, at_mean):
         monkeypatch.setattr(RunningBali, "_places", places)
-        net = network(*copy.deepcopy(BLOCKS[kind]))
+        net = layerwise.network(*copy.deepcopy(BLOCKS[kind]))
         fit(net, gilib.Categorical(), X, LABELS, steps=5)
         means.append([own.weights.mean for own in net.modules() if isinstance(own, WeightLayer)])
     for found, expected in zip(*means, strict=True):

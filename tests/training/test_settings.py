@@ -4,46 +4,29 @@ import pytest
 import torch
 
 import gilib
+from gilib import training
 from gilib.objectives import SteppedTempering
-from gilib.training import (
-    IVON,
-    SGHMC,
-    VOGN,
-    Bali,
-    Collapsed,
-    CosineDecay,
-    EarlyStopping,
-    ExponentialDecay,
-    FallingStrips,
-    LinearDecay,
-    NaturalGradient,
-    NoisyAdam,
-    NoisyKFAC,
-    PiecewiseConstant,
-    Plateau,
-    Speed,
-    StoredStates,
-)
+from gilib.training import SGHMC, CosineDecay, PiecewiseConstant, Speed
 
 POSITIVE = {  # settings that must be above zero
     gilib.Adam: ("eps", "lr"),
-    Bali: ("lr", "update_rate"),
-    Collapsed: ("tolerance",),
-    NaturalGradient: ("lr",),
-    VOGN: ("lr",),
-    NoisyAdam: ("damping",),
-    NoisyKFAC: ("decay", "damping", "lr"),
+    training.Bali: ("lr", "update_rate"),
+    training.Collapsed: ("tolerance",),
+    training.NaturalGradient: ("lr",),
+    training.VOGN: ("lr",),
+    training.NoisyAdam: ("damping",),
+    training.NoisyKFAC: ("decay", "damping", "lr"),
     SGHMC: ("lr", "momentum_decay"),
-    ExponentialDecay: ("rate",),
+    training.ExponentialDecay: ("rate",),
     SteppedTempering: ("last",),
 }
 COUNTS = {  # whole numbers of at least one, or of at least zero
     SGHMC: {"window": 1, "burn_in": 0, "adaptation": 0},
-    ExponentialDecay: {"every": 1},
-    Plateau: {"every": 1, "patience": 1},
-    FallingStrips: {"every": 1, "strips": 1},
-    StoredStates: {"burn_in": 0, "every": 1},
-    EarlyStopping: {"every": 1, "patience": 1, "num_samples": 1, "seed": 0},
+    training.ExponentialDecay: {"every": 1},
+    training.Plateau: {"every": 1, "patience": 1},
+    training.FallingStrips: {"every": 1, "strips": 1},
+    training.StoredStates: {"burn_in": 0, "every": 1},
+    training.EarlyStopping: {"every": 1, "patience": 1, "num_samples": 1, "seed": 0},
     SteppedTempering: {"steps": 0, "stairs": 1},
 }
 VALUES = [
@@ -60,20 +43,40 @@ VALUES = [
     *((CosineDecay, {name: -0.1}, f"{name} must be a number of at least 0") for name in ("start", "last")),
     (gilib.Adam, {"betas": (0.9, 1.0)}, r"betas\[1\] must be a number of at least 0"),
     (gilib.Adam, {"lr": [0.1, -1.0, 0.1]}, r"lr\[1\] must be a positive finite number, got -1.0"),
-    (Bali, {"update_rate": 1.5}, r"update_rate must be at most 1, .*, got 1\.5"),
-    (Bali, {"prior": "flat"}, "unknown prior 'flat': choose one of 'absolute', 'relative'"),
-    (NaturalGradient, {"lr": 1.5}, "lr of natural gradients must be at most 1"),
-    (IVON, {"betas": (0.9, 1.0)}, r"betas\[1\] must be"),
-    (IVON, {"betas": (0.9,)}, "betas must be 2 values"),
-    (NoisyKFAC, {"decay": 1.5}, "decay must be at most 1"),
+    (training.Bali, {"update_rate": 1.5}, r"update_rate must be at most 1, .*, got 1\.5"),
+    (training.Bali, {"prior": "flat"}, "unknown prior 'flat': choose one of 'absolute', 'relative'"),
+    (training.NaturalGradient, {"lr": 1.5}, "lr of natural gradients must be at most 1"),
+    (training.IVON, {"betas": (0.9, 1.0)}, r"betas\[1\] must be"),
+    (training.IVON, {"betas": (0.9,)}, "betas must be 2 values"),
+    (training.NoisyKFAC, {"decay": 1.5}, "decay must be at most 1"),
     (SGHMC, {"burn_in": 9, "momentum_decay": 1.1}, "momentum_decay must be at most 1, .*, got 1.1"),
-    (SGHMC, {"burn_in": 9, "adaptation": 10}, "adaptation is a part of burn-in, so at most 9 steps, got 10"),
-    (LinearDecay, {"start": 1.0}, "start must be a number of at least 0 and below 1, got 1.0"),
+    (
+        SGHMC,
+        {"burn_in": 9, "adaptation": 10},
+        "adaptation is a part of burn-in, so at most 9 steps, got 10",
+    ),
+    (training.LinearDecay, {"start": 1.0}, "start must be a number of at least 0 and below 1, got 1.0"),
     (PiecewiseConstant, {"boundaries": (5, 5), "factors": (1.0, 0.5, 0.1)}, "boundaries must rise"),
-    (PiecewiseConstant, {"boundaries": (5,), "factors": (1.0,)}, "1 boundaries need 2 factors, got 1"),
-    (PiecewiseConstant, {"boundaries": (0,), "factors": (1.0, 0.5)}, r"boundaries\[0\] must be an integer"),
-    (PiecewiseConstant, {"boundaries": (5,), "factors": (1.0, 0.0)}, r"factors\[1\] must be a positive"),
-    (Speed, {"arithmetic": "half"}, "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'"),
+    (
+        PiecewiseConstant,
+        {"boundaries": (5,), "factors": (1.0,)},
+        "1 boundaries need 2 factors, got 1",
+    ),
+    (
+        PiecewiseConstant,
+        {"boundaries": (0,), "factors": (1.0, 0.5)},
+        r"boundaries\[0\] must be an integer",
+    ),
+    (
+        PiecewiseConstant,
+        {"boundaries": (5,), "factors": (1.0, 0.0)},
+        r"factors\[1\] must be a positive",
+    ),
+    (
+        Speed,
+        {"arithmetic": "half"},
+        "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'",
+    ),
 ]
 
 
@@ -86,6 +89,6 @@ def test_what_makes_no_sense(kind, settings, message):
 
 def test_things_of_another_kind():
     with pytest.raises(TypeError, match=r"schedule must be an instance: write LinearDecay\(\)"):
-        gilib.Adam(schedule=LinearDecay)
+        gilib.Adam(schedule=training.LinearDecay)
     with pytest.raises(TypeError, match="likelihood must be"):
-        EarlyStopping(1.0, torch.ones(3, 2), torch.ones(3, 2))
+        training.EarlyStopping(1.0, torch.ones(3, 2), torch.ones(3, 2))
