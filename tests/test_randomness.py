@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import gilib
 from gilib import randomness
 from gilib.randomness import ReplicaGenerators
 from gilib.training import Checkpoint
@@ -59,9 +60,9 @@ def test_a_large_block_is_shorter(ahead, monkeypatch):
 
 def test_a_training_goes_on_with_the_same_noise(ahead, tmp_path):
     straight, kept, resumed = (model((R,)) for _ in range(3))
-    settings, checkpoint = {"x": X, "y": Y, "seed": SEEDS}, Checkpoint(tmp_path / "run", every=2)
+    settings = {"x": X, "y": Y, "seed": SEEDS, "rule": gilib.Adam()}
     whole = fit(straight, steps=12, **settings)
-    settings["checkpoint"] = checkpoint
+    settings["checkpoint"] = Checkpoint(tmp_path / "run", every=2)
     assert torch.equal(fit(kept, steps=8, **settings).elbo, whole.elbo[:8])  # writing changes nothing
     history = fit(resumed, steps=12, **settings)
     assert history.resumed_at == 8 and torch.equal(history.elbo, whole.elbo) and same(resumed, straight)

@@ -4,10 +4,7 @@ from gilib.training import Checkpoint, Paused
 
 
 def step_by_step(path, start, train):
-    """Begin anew until the training is done: `train(*start(), checkpoint=...)` pauses after every step.
-
-    Returns what was started last, the result of its training, and the number of pauses.
-    """
+    """Pause after every step, and begin anew until all is done; what began last, its result, the pauses."""
     pauses = 0
     while True:
         parts = start()

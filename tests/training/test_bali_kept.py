@@ -89,11 +89,7 @@ def test_moments_of_many_points(size, lead, monkeypatch):
 
 
 def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch):
-    """κ is averaged as moments are; V⁻¹ is that of the inputs with the κ of the last time.
-
-    The prior's pull, which says where the mean rests, is by the latest κ: V⁻¹ (M' - M) =
-    γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A), without a factor, and without noise in its coordinates.
-    """
+    """V⁻¹ (M' - M) = γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A) by the latest κ; V⁻¹ has that of the last time."""
     averaged, seen = bali.KeptRegression.averaged, []
 
     def observed(self, batch, strength, rate, place):

@@ -38,10 +38,7 @@ def test_outputs_sampled_in_place_of_weights():
 
 
 def test_single_precision_follows_double_precision():
-    """80 steps without noise: where the log likelihood is concave, they end together.
-
-    Rounding of 2⁻²⁴ at condition numbers of 1e3 is 6e-5 of an output a step; the steps contract.
-    """
+    """Where the likelihood is log-concave they end together: rounding is 6e-5 a step, and steps contract."""
     began, outputs = model(3, ()), []
     fit(began, gilib.Categorical(), X, LABELS, steps=5)
     for dtype in (D, torch.float32):
@@ -54,10 +51,7 @@ def test_single_precision_follows_double_precision():
 
 
 def test_inputs_of_rank_one_in_single_precision():
-    """Gradients of hidden units have a small rank as well.
-
-    In some directions nothing but the prior is left of their residual scatter, and rounding is larger.
-    """
+    """Of the residual scatter in some directions nothing is left but the prior, and rounding is larger."""
     for seed in range(4):
         source = seeded(seed)
         seen = torch.randn(40_000, 1, generator=source)

@@ -52,11 +52,7 @@ def test_without_freezing_divergence_is_an_error():
 
 
 def test_parameters_have_their_own_memory_after_a_training(tmp_path):
-    """While they are trained they lie side by side.
-
-    A pickle of one of them would hold all of them, and a file their values in other strides: their products
-    would differ in the last bit.
-    """
+    """In training they lie side by side: a pickle of one would hold all, in other strides."""
     points = normals(6, 3, seed=4)
     settings = {"width": 2, "replicas": (2,), "num_features": 16, "inducing_points": points}
     net, noise = gilib.models.deep_gp(3, 3, **settings), gilib.Gaussian(0.1, learn=True, replicas=(2,))

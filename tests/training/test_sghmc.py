@@ -69,9 +69,6 @@ def state(net):
     return next(p for name, p in net.named_parameters() if "scaled_weights" in name).detach()
 
 
-# Steps
-
-
 def test_steps_written_out():
     """Four of burn-in and two more, window 2: gradients by hand, Adam by torch, the rule's own numbers."""
     rule = SGHMC(4, lr=0.2, momentum_decay=0.3, window=2, base_optimiser=gilib.Adam(0.05))
@@ -157,9 +154,6 @@ def test_scales_and_the_rest_stay_after_burn_in():
     assert bool((running[-1].coordinates[0].square == 1).all())
 
 
-# What a training owes its rule
-
-
 def test_kept_states_resume(tmp_path):
     """All else does, and chains that break down stay, in `test_every_rule`."""
 
@@ -181,9 +175,6 @@ def test_chains_that_share_what_adam_trains_cannot_be_frozen():
     with pytest.raises(ValueError, match="replicas share"):
         shared = gilib.Gaussian(0.3, learn=True).to(D)
         train(linear((2,)), SGHMC(5), 8, likelihood=shared, on_divergence="freeze")
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])

@@ -1,7 +1,6 @@
 """The deep linear experiment: its data, its summary of them, its grid, and what it records."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +9,6 @@ from torch.distributions import MultivariateNormal, Normal
 import gilib
 from experiments.ober2021 import depth
 from experiments.ober2021.depth import METHODS, NOISE_VARIANCE, POINTS, DepthConfig, linear_problem, summarise
-from experiments.runner.experiment import Experiment
-from experiments.runner.groups import make_groups
 from gilib.linalg import ScaledIdentity
 from tests.experiments.recorded import JOB
 from tests.support import D, assert_equal, assert_mean, log_evidence, normals
@@ -110,15 +107,6 @@ def test_the_networks_are_linear_and_start_as_the_paper_says():
         assert_equal(layer.weights.pseudo.log_precision.detach(), torch.full((1, 10), start), 1e-6)
     draw, (one, other) = net.draw(3), torch.randn(2, 4, 5)
     assert_equal((draw(one) + 2 * draw(other)).detach(), draw(one + 2 * other).detach(), 1e-4)
-
-
-def test_seeds_train_together():
-    grid = Experiment("", DepthConfig, depth.figure_2, depth.run, group=depth.group_key)
-    groups = make_groups(grid, list(depth.figure_2("reduced")))
-    assert len(groups) == 3 * (3 + 5 * 6)
-    for group in groups:
-        assert len({replace(config, seed=0) for config in group}) == 1
-        assert [config.seed for config in group] == [0, 1, 2]
 
 
 def test_curves_have_the_units_of_the_elbo():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 
 from experiments import load_records, select
-from experiments.ober2021 import uci, uci_scale_prior
 from experiments.ober2021.toy import ToyConfig
 from experiments.registry import EXPERIMENTS
 from experiments.runner.experiment import Experiment
@@ -103,11 +102,3 @@ def test_a_new_field_within_a_field_changes_nothing():
     assert identity("tiny", new(Longer("SGD", weight_decay=0.1), Longer())) != before
     record = {"first": {"name": "SGD"}, "then": None}
     assert with_defaults(new, record)["first"] == {"name": "SGD", "betas": [0.9, 0.999], "weight_decay": 0.0}
-
-
-def test_configurations_of_derived_classes_are_those_of_their_experiment():
-    cell = ("yacht", "fac", "ScalePrior", 0, 0.01)
-    base, derived = uci.UciConfig(*cell), uci_scale_prior.ScalePriorConfig(*cell)
-    assert identity("uci", base) == identity("uci", derived) != identity("uci_scale_prior", derived)
-    other = dataclasses.replace(derived, variant="reference")
-    assert identity("uci_scale_prior", other) != identity("uci_scale_prior", derived)
