@@ -7,6 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 
 import gilib
+from gilib.training import Checkpoint, Paused
 
 D = torch.float64
 
@@ -128,6 +129,17 @@ def refusals(cases, error=ValueError):
             call()
 
     return test
+
+
+def step_by_step(path, start, train):
+    """Pause after every step, and begin anew until all is done; what began last, its result, the pauses."""
+    pauses = 0
+    while True:
+        parts = start()
+        try:
+            return parts, train(*parts, checkpoint=Checkpoint(path, deadline=0.0)), pauses
+        except Paused:
+            pauses += 1
 
 
 class Watch(torch.nn.Module):

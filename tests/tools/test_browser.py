@@ -53,11 +53,7 @@ def test_site_stage_fails_without_a_browser_and_starts_no_program(monkeypatch, c
 
 @pytest.mark.parametrize(
     ("has_browser", "user", "expected"),
-    [
-        (True, 0, ["make test"]),
-        (False, 1000, ["make test"]),
-        (False, 0, [*INSTALLS, "make test"]),
-    ],
+    [(True, 0, ["make test"]), (False, 1000, ["make test"]), (False, 0, [*INSTALLS, "make test"])],
 )
 def test_ci_installs_a_browser_first(tmp_path, has_browser, user, expected):
     """`.ci/run` with programs that only note that they were called."""

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ PASS, FAIL = [sys.executable, "-c", "pass"], [sys.executable, "-c", "raise Syste
 
 
 @pytest.fixture
-def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def three(monkeypatch, tmp_path):
     table = {
         "first": stages.Stage((FAIL, PASS)),
         "second": stages.Stage((PASS,)),
@@ -24,7 +23,7 @@ def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("three")
-def test_one_failure_fails_all_and_hides_none(capfd: pytest.CaptureFixture[str]) -> None:
+def test_one_failure_fails_all_and_hides_none(capfd):
     assert stages.main([]) == 1
     table = capfd.readouterr().out.splitlines()[-4:]
     assert [line.split(" s ")[-1].strip()[:7] for line in table[:3]] == ["FAILED", "passed", "NOT RUN"]
@@ -32,20 +31,18 @@ def test_one_failure_fails_all_and_hides_none(capfd: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("three")
-def test_chosen_stages_decide_the_exit_code() -> None:
+def test_chosen_stages_decide_the_exit_code():
     assert stages.main(["second"]) == 0
     assert stages.main(["third"]) == 1  # what could not run has not passed
 
 
 @pytest.mark.usefixtures("three")
-def test_unknown_stage_is_named() -> None:
+def test_unknown_stage_is_named():
     with pytest.raises(SystemExit, match="no stage fourth; choose from first, second, third"):
         stages.main(["fourth"])
 
 
-def test_what_takes_one_process_runs_beside_the_book(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_takes_one_process_runs_beside_the_book(monkeypatch, tmp_path, capfd):
     """Lint ends only once the book has begun to wait for it; what it prints stands by itself."""
     there = tmp_path / "there"
     meet = "import pathlib, time\nwhile not pathlib.Path(r'{0}').exists(): time.sleep(0.01)"
@@ -70,35 +67,35 @@ class TestBook:
     """What of an earlier build counts in the next."""
 
     @pytest.fixture(autouse=True)
-    def built(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    def built(self, monkeypatch, tmp_path):
         for name in ("SITE", "READ", "PASSED"):
             monkeypatch.setattr(stages, name, tmp_path / name)
         for name in ("SITE", "READ"):
             (tmp_path / name).mkdir()
         return tmp_path
 
-    def left(self, built: Path, command: list[str] = PASS, afresh: bool = False) -> set[str]:
+    def left(self, built, command=PASS, afresh=False):
         assert stages.run("book", stages.Stage((command,)), afresh) is (command is PASS)
         return {path.name for path in built.iterdir()}
 
-    def test_a_chapter_that_failed_fails_again(self, built: Path) -> None:
+    def test_a_chapter_that_failed_fails_again(self, built):
         assert self.left(built) == {"PASSED"}  # nothing says that what is there has passed
         assert self.left(built, FAIL) == set()
         (built / "READ").mkdir()
         assert self.left(built) == {"PASSED"}
 
-    def test_pages_stay_while_text_alone_changes(self, built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_pages_stay_while_text_alone_changes(self, built, monkeypatch):
         stages.PASSED.write_text(stages.book_key.build_key())
         assert self.left(built) == {"SITE", "READ", "PASSED"}
         monkeypatch.setattr(stages.book_key, "build_key", lambda: "of another library")
         assert self.left(built) == {"PASSED"}
 
-    def test_all_stages_together_build_from_nothing(self, built: Path) -> None:
+    def test_all_stages_together_build_from_nothing(self, built):
         stages.PASSED.write_text(stages.book_key.build_key())
         assert self.left(built, afresh=True) == {"PASSED"}
 
 
-def test_processes_run_on_one_thread() -> None:
+def test_processes_run_on_one_thread():
     assert stages.environment()["OMP_NUM_THREADS"] == "1"
 
 

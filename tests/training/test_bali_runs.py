@@ -12,9 +12,8 @@ from gilib.randomness import Noise
 from gilib.training import Bali, Speed
 from gilib.training.rules import bali
 from gilib.training.rules.bali import LayerRegression, rate_at
-from tests.support import D, assert_equal, refusals, seeded
+from tests.support import D, assert_equal, refusals, seeded, step_by_step
 from tests.support.layerwise import LABELS, STEPS, B, N, X, Y, dense, fit, model, network, noise, regressions
-from tests.support.resuming import step_by_step
 
 PRIOR = gilib.NealPrior(3.0**0.5)
 BOTH = pytest.mark.parametrize("rule", [Bali(), Bali(keep_moments=True)], ids=["plain", "kept"])

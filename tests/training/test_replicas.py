@@ -9,8 +9,7 @@ import torch
 
 import gilib
 from gilib.randomness import ReplicaGenerators
-from tests.support import PRIORS, assert_equal, normals, seeded, small_net, trainings
-from tests.support.resuming import step_by_step
+from tests.support import PRIORS, assert_equal, normals, seeded, small_net, step_by_step, trainings
 from tests.support.trainings import SEEDS, R, X, Y, same
 
 RATES = [0.003, 0.01, 0.03]

@@ -50,33 +50,13 @@ VALUES = [
     (training.IVON, {"betas": (0.9,)}, "betas must be 2 values"),
     (training.NoisyKFAC, {"decay": 1.5}, "decay must be at most 1"),
     (SGHMC, {"burn_in": 9, "momentum_decay": 1.1}, "momentum_decay must be at most 1, .*, got 1.1"),
-    (
-        SGHMC,
-        {"burn_in": 9, "adaptation": 10},
-        "adaptation is a part of burn-in, so at most 9 steps, got 10",
-    ),
+    (SGHMC, {"burn_in": 9, "adaptation": 10}, "adaptation is a part of burn-in, so at most 9 steps, got 10"),
     (training.LinearDecay, {"start": 1.0}, "start must be a number of at least 0 and below 1, got 1.0"),
     (PiecewiseConstant, {"boundaries": (5, 5), "factors": (1.0, 0.5, 0.1)}, "boundaries must rise"),
-    (
-        PiecewiseConstant,
-        {"boundaries": (5,), "factors": (1.0,)},
-        "1 boundaries need 2 factors, got 1",
-    ),
-    (
-        PiecewiseConstant,
-        {"boundaries": (0,), "factors": (1.0, 0.5)},
-        r"boundaries\[0\] must be an integer",
-    ),
-    (
-        PiecewiseConstant,
-        {"boundaries": (5,), "factors": (1.0, 0.0)},
-        r"factors\[1\] must be a positive",
-    ),
-    (
-        Speed,
-        {"arithmetic": "half"},
-        "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'",
-    ),
+    (PiecewiseConstant, {"boundaries": (5,), "factors": (1.0,)}, "1 boundaries need 2 factors, got 1"),
+    (PiecewiseConstant, {"boundaries": (0,), "factors": (1.0, 0.5)}, r"boundaries\[0\] must be an integer"),
+    (PiecewiseConstant, {"boundaries": (5,), "factors": (1.0, 0.0)}, r"factors\[1\] must be a positive"),
+    (Speed, {"arithmetic": "half"}, "unknown arithmetic 'half': choose one of 'full', 'tf32', 'bfloat16'"),
 ]
 
 

@@ -9,8 +9,7 @@ import gilib
 from gilib.training import SGHMC, StoredStates
 from gilib.training.rules.sghmc import Coordinates, chosen
 from tests.kernels.cases import textbook
-from tests.support import D, assert_equal, assert_mean, normals, ridge, seeded, with_ones
-from tests.support.resuming import step_by_step
+from tests.support import D, assert_equal, assert_mean, normals, ridge, seeded, step_by_step, with_ones
 
 N, NOISE, KERNEL = 20, 0.09, gilib.kernels.RBF(lengthscale=(0.8, 1.3), variance=1.7)
 X = normals(N, 2, seed=1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gilib.training.gradients.tape import Tape
-from tests.support import normals
+from tests.support import normals, seeded
 
 X = normals(4, 3, seed=1)
 
@@ -73,6 +73,13 @@ def test_what_is_repeated(name):
 
 def test_views_and_constants_are_not_repeated():
     assert len(check(lambda x: x.mT.reshape(-1)[2:].view(2, 5) * torch.ones(5, dtype=x.dtype)).calls) == 2
+
+
+def test_random_numbers_are_drawn_again():
+    generator, drawn = seeded(), []
+    tape, again = Tape(lambda: drawn.append(torch.randn(3, generator=generator))), seeded()
+    assert torch.equal(drawn[0], torch.randn(3, generator=again))
+    assert tape() and torch.equal(drawn[0], torch.randn(3, generator=again))
 
 
 def test_another_decision_leaves_everything_as_it_was():

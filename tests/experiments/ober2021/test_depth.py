@@ -1,6 +1,7 @@
 """The deep linear experiment: its data, its summary of them, its grid, and what it records."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -107,6 +108,11 @@ def test_the_networks_are_linear_and_start_as_the_paper_says():
         assert_equal(layer.weights.pseudo.log_precision.detach(), torch.full((1, 10), start), 1e-6)
     draw, (one, other) = net.draw(3), torch.randn(2, 4, 5)
     assert_equal((draw(one) + 2 * draw(other)).detach(), draw(one + 2 * other).detach(), 1e-4)
+
+
+def test_seeds_train_together():
+    cells = {replace(c, seed=0): depth.group_key(c) for c in depth.figure_2("reduced")}
+    assert len(set(cells.values())) == len(cells) == 3 * (3 + 5 * 6)
 
 
 def test_curves_have_the_units_of_the_elbo():
