@@ -1,7 +1,4 @@
-"""`import gilib` opens little beside torch, and gilib knows nothing of the experiments, which import it.
-
-Modules are counted, in a fresh interpreter, and nothing is timed: seconds are a property of the machine.
-"""
+"""`import gilib` opens few modules beside torch, counted in a fresh interpreter; none of the experiments."""
 
 import ast
 import json

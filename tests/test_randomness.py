@@ -7,9 +7,8 @@ import gilib
 from gilib import randomness
 from gilib.randomness import ReplicaGenerators
 from gilib.training import Checkpoint
-from tests.support import normals, small_net
+from tests.support.trainings import SEEDS, R, X, Y, fit, model, same
 
-SEEDS, R = [7, 1, 4], 3
 CPU = torch.device("cpu")
 
 
@@ -60,19 +59,10 @@ def test_a_large_block_is_shorter(ahead, monkeypatch):
 
 
 def test_a_training_goes_on_with_the_same_noise(ahead, tmp_path):
-    x, y = normals(R, 12, 2, seed=1), normals(R, 12, 2, seed=2)
-
-    def fit(net, steps, checkpoint=None):
-        settings = {"num_samples": 2, "rule": gilib.Adam(), "seed": SEEDS, "progress": False}
-        settings["checkpoint"] = checkpoint
-        return gilib.fit(net, gilib.Gaussian(0.1), x, y, steps=steps, **settings)
-
-    def net():
-        return small_net(gilib.GlobalInducing(), replicas=(R,))
-
-    straight, kept, resumed, checkpoint = net(), net(), net(), Checkpoint(tmp_path / "run", every=2)
-    whole = fit(straight, 12)
-    assert torch.equal(fit(kept, 8, checkpoint).elbo, whole.elbo[:8])  # writing changes nothing
-    history = fit(resumed, 12, checkpoint)
-    assert history.resumed_at == 8 and torch.equal(history.elbo, whole.elbo)
-    assert all(torch.equal(p, q) for p, q in zip(resumed.parameters(), straight.parameters(), strict=True))
+    straight, kept, resumed = (model((R,)) for _ in range(3))
+    settings = {"x": X, "y": Y, "seed": SEEDS, "rule": gilib.Adam()}
+    whole = fit(straight, steps=12, **settings)
+    settings["checkpoint"] = Checkpoint(tmp_path / "run", every=2)
+    assert torch.equal(fit(kept, steps=8, **settings).elbo, whole.elbo[:8])  # writing changes nothing
+    history = fit(resumed, steps=12, **settings)
+    assert history.resumed_at == 8 and torch.equal(history.elbo, whole.elbo) and same(resumed, straight)

@@ -9,18 +9,11 @@ import torch
 
 from experiments import RecordError, load_records, report
 from experiments.common import uci_splits
-from experiments.comparisons import posteriors_images, tasks
-from experiments.comparisons.defaults import BASE, DefaultsConfig
+from experiments.comparisons import defaults, posteriors_images, tasks
 from experiments.comparisons.posteriors import PosteriorConfig
 from experiments.kurle2024.search import search
 from experiments.lindinger2020.uci import StructuredConfig
-from experiments.ober2021 import dgp_uci, toy_hmc, uci
-from experiments.ober2021.depth import DepthConfig
-from experiments.ober2021.dgp_toy import DgpToyConfig
-from experiments.ober2021.dgp_uci import DgpConfig
-from experiments.ober2021.toy import GRID
-from experiments.ober2021.toy_hmc import HMCConfig
-from experiments.ober2021.uci import UciConfig
+from experiments.ober2021 import depth, dgp_toy, dgp_uci, toy, toy_hmc, uci
 from experiments.registry import EXPERIMENTS
 from experiments.report import RULES
 from experiments.runner.experiment import Job
@@ -98,10 +91,10 @@ def structured(method, depth):
 
 
 PAUSED = {
-    "depth": DepthConfig("gi", 4, 2, steps=5, elbo_samples=5),
-    "dgp_toy": DgpToyConfig("gi", 0, num_inducing=6, steps=4, num_samples=2, samples=20),
-    "dgp_uci": DgpConfig("yacht", "gi", 2, 0, **SHORT),
-    "uci": UciConfig("yacht", "gi", "NealPrior", 0, 0.01, num_samples=2, batch_size=50, **SMALL),
+    "depth": depth.DepthConfig("gi", 4, 2, steps=5, elbo_samples=5),
+    "dgp_toy": dgp_toy.DgpToyConfig("gi", 0, num_inducing=6, steps=4, num_samples=2, samples=20),
+    "dgp_uci": dgp_uci.DgpConfig("yacht", "gi", 2, 0, **SHORT),
+    "uci": uci.UciConfig("yacht", "gi", "NealPrior", 0, 0.01, num_samples=2, batch_size=50, **SMALL),
     "structured_uci, star": structured("star", 3),
     "structured_uci, gi": structured("gi", 3),
     "structured_uci, sghmc": structured("sghmc", 3),
@@ -123,7 +116,7 @@ def test_a_training_is_resumed_where_it_was_paused(name, tmp_path):
 
 
 WILD = {
-    "depth": DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2),
+    "depth": depth.DepthConfig("fac", 5, 3, steps=20, lr=1e6, elbo_samples=2),
     "dgp_uci": dataclasses.replace(PAUSED["dgp_uci"], steps=30, lr=1e6),
     "posteriors": PosteriorConfig("yacht", "vogn", 0, 1e12, steps=40, batch_size=100, test_samples=5),
 }
@@ -139,7 +132,7 @@ def test_a_training_that_breaks_down_is_recorded_as_such(name):
 def pairs():
     """Two configurations each that train together: another split or seed, or another setting."""
     replace = dataclasses.replace
-    yield "depth", [DepthConfig("fac_gi", 4, 3, seed, steps=5, elbo_samples=10) for seed in (0, 1)]
+    yield "depth", [depth.DepthConfig("fac_gi", 4, 3, seed, steps=5, elbo_samples=10) for seed in (0, 1)]
     yield "bali_search", [trial for trial in search("smoke") if trial.settings.prior == "relative"]
     for method in dgp_uci.METHODS:
         yield "dgp_uci", [replace(PAUSED["dgp_uci"], method=method, split=k) for k in (0, 1)]
@@ -166,7 +159,7 @@ def test_a_replica_is_measured_as_it_would_be_alone(name, pair):
     ("module", "load", "check", "config"),
     [
         (uci_splits, "load_uci", uci_splits.check, dataclasses.replace(PAUSED["uci"], dataset="kin8nm")),
-        (tasks, "load_classification", tasks.check, DefaultsConfig("telescope", BASE, 0)),
+        (tasks, "load_classification", tasks.check, defaults.DefaultsConfig("telescope", defaults.BASE, 0)),
         (tasks, "load_images", posteriors_images.check, PosteriorConfig("mnist", "map", 0, images=50)),
     ],
 )
@@ -214,7 +207,7 @@ def test_chains_are_recorded_like_trainings(tmp_path, monkeypatch):
         return drawn_from_the_prior(*arguments, **options)
 
     monkeypatch.setattr(toy_hmc, "hmc", sampled)
-    config = HMCConfig(burn_in=20, samples=40)
+    config = toy_hmc.HMCConfig(burn_in=20, samples=40)
     found = toy_hmc.run(config, Job(CPU, tmp_path / "checkpoint"))
     assert seen["checkpoint"] == tmp_path / "checkpoint"
-    assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(GRID)
+    assert found["metrics"]["diagnostics"]["draws"] == 16 and len(found["metrics"]["mean"]) == len(toy.GRID)

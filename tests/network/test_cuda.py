@@ -24,8 +24,7 @@ from gilib.training import (
     Vadam,
 )
 from gilib.training.gradients.replay import WARM_UP
-from tests.support import D, seeded
-from tests.support.resuming import step_by_step
+from tests.support import D, seeded, step_by_step
 from tests.support.zoo import NETS, REGRESSION, STRUCTURED, N, S, X, Y, close, problem, rule_of, structured
 
 pytestmark = pytest.mark.gpu

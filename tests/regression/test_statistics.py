@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gilib.statistics
 from gilib.linalg import blocks
 from gilib.statistics import full_statistics, per_output_statistics, shared_statistics, weighted_gram
 from tests.support import seeded
@@ -15,9 +16,32 @@ from tests.support.oracles import (
     positive,
     stacked,
 )
-from tests.support.statistics_cases import EXACT, FAN_IN, LEADS, OUTPUTS, POINTS, route  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("float64")
+
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+POINTS, FAN_IN, OUTPUTS = 5, 3, 4
+# leading axes of the features and of the parameters: none, samples, samples and replicas
+LEADS = pytest.mark.parametrize(
+    ("lead", "parameters"),
+    [
+        ((), ()),  # one function
+        ((6,), ()),  # samples
+        ((6, 2), (2,)),  # samples and replicas
+        ((6, 2), ()),  # replicas that share their parameters
+        ((2,), (2,)),  # first layer: replicas, no sample axis
+        ((), (2,)),  # first layer: the replicas share the features
+        ((6, 1), (2,)),  # an axis of one
+        ((6, 2, 3), (2, 3)),  # two replica axes
+    ],
+)
+
+
+@pytest.fixture(params=["triangle", "products"], autouse=True)
+def route(request, monkeypatch):
+    """Every test takes both routes to the per-output Gram matrices, however many outputs it has."""
+    monkeypatch.setattr(gilib.statistics, "FEW_OUTPUTS", 0 if request.param == "triangle" else 10**6)
+    return request.param
 
 
 def plain_gram(features, weights):
@@ -91,7 +115,7 @@ def test_pieces_of_any_size_give_the_same(lead, parameters, matrices, generator,
     assert_plain(normal(generator, *lead, POINTS, FAN_IN), normal(generator, *parameters, 7, POINTS))
 
 
-def test_a_second_derivative_is_right_or_refused(route, generator):  # noqa: F811
+def test_a_second_derivative_is_right_or_refused(route, generator):
     features, weights = normal(generator, POINTS, FAN_IN).requires_grad_(), normal(generator, OUTPUTS, POINTS)
     total = weighted_gram(features, weights).sin().sum()
     if route == "triangle":

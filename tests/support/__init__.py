@@ -7,6 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 
 import gilib
+from gilib.training import Checkpoint, Paused
 
 D = torch.float64
 
@@ -89,18 +90,6 @@ def pseudo_precision(posterior):
     return (root @ root.mT)[None]
 
 
-def log_q(weights, features, targets, precision, prior_precision):
-    """Score weights `[S, I, O]` under Q(W | Φ), Ober & Aitchison (2021), Eq. 11, by dense matrices."""
-    total = 0.0
-    identity = torch.eye(features.shape[-1], dtype=D)
-    for o in range(weights.shape[-1]):
-        rate = precision[o if len(precision) > 1 else 0]
-        inverse = prior_precision * identity + features.mT @ rate @ features
-        mean = torch.linalg.solve(inverse, (features.mT @ rate @ targets[:, o, None]))[..., 0]
-        total = total + MultivariateNormal(mean, precision_matrix=inverse).log_prob(weights[..., o])
-    return total
-
-
 def log_p(weights, prior_precision):
     """Score weights `[S, I, O]` under N(0, Id / prior_precision)."""
     sd = torch.tensor(1.0 / math.sqrt(prior_precision), dtype=D)
@@ -140,6 +129,17 @@ def refusals(cases, error=ValueError):
             call()
 
     return test
+
+
+def step_by_step(path, start, train):
+    """Pause after every step, and begin anew until all is done; what began last, its result, the pauses."""
+    pauses = 0
+    while True:
+        parts = start()
+        try:
+            return parts, train(*parts, checkpoint=Checkpoint(path, deadline=0.0)), pauses
+        except Paused:
+            pauses += 1
 
 
 class Watch(torch.nn.Module):

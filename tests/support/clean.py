@@ -1,8 +1,4 @@
-"""An environment that holds what gilib declares, and nothing else of this one.
-
-It is a fresh ``venv`` into which the files of the declared requirements, and of theirs, are linked from the
-present environment. That takes seconds where downloading PyTorch again would take minutes.
-"""
+"""A fresh `venv` of what gilib declares, linked from this environment in seconds, and nothing else."""
 
 import subprocess
 import venv

@@ -61,16 +61,6 @@ def plain_sample(precision, shift, noise):
     return weights, log_q.sum(-1)
 
 
-def assert_gradients(parameters, outputs, structural_zeros=None):
-    """Every entry of every parameter has a finite, non-zero gradient, but for structural zeros."""
-    named = dict(parameters)
-    gradients = torch.autograd.grad(outputs, list(named.values()), retain_graph=True)
-    for name, gradient in zip(named, gradients, strict=True):
-        assert torch.isfinite(gradient).all(), name
-        zeros = (structural_zeros or {}).get(name, torch.zeros((), dtype=torch.bool)).expand(gradient.shape)
-        assert torch.equal(gradient == 0, zeros), name
-
-
 def site(channels, pixels=1):
     """One with so many input channels and pixels in a kernel."""
     if pixels == 1:
@@ -92,16 +82,6 @@ def prior_module(spec, channels, pixels=1, generator=None, replicas=()):
 def draw_prior(module, generator, samples=5, replicas=()):
     """The precision and the log-ratio of some draws of the hyper-parameters."""
     return module.draw(normal(generator, samples, *replicas, module.noise_size))
-
-
-def without_posterior(spec, channels, pixels=1):
-    """The prior whose posterior over the hyper-parameters is their prior: α, β, ν → 0."""
-    module = prior_module(spec, channels, pixels)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            if name.startswith("log_"):
-                parameter.fill_(-60.0)
-    return module
 
 
 class Operations(TorchDispatchMode):

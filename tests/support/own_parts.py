@@ -1,7 +1,4 @@
-"""A reader's own layer, posterior, prior and likelihood, written against public names only.
-
-The tests train, save, load and predict with them; a script under `torchrun` imports them, too.
-"""
+"""A reader's own layer, posterior, prior and likelihood, written against public names only."""
 
 import math
 from dataclasses import dataclass

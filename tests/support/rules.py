@@ -36,13 +36,7 @@ class Averaged(Layer):
 
 @dataclass(frozen=True)
 class MovingAverages(Rule):
-    """mean = (xx + ridge Id)⁻¹ xy, of moving averages of xᵀx and xᵀy, and a little noise of its own.
-
-    Args:
-        decay: of the averages.
-        jitter: standard deviation of the noise.
-        ridge: added to xx.
-    """
+    """mean = (xx + ridge Id)⁻¹ xy, of moving averages of xᵀx and xᵀy, and noise of deviation `jitter`."""
 
     decay: float = 0.9
     jitter: float = 0.0

@@ -1,13 +1,16 @@
-"""Every name of the API leads to a part of the book that exists, and that shows it where the line says so."""
+"""Every name of the API leads to a part of the book that exists, and other names to pages that are read."""
 
 import re
 from collections import Counter
+from io import BytesIO
+from pathlib import Path
 
 import pytest
 
 import derivations
 import gilib
 import gilib_book
+import inventories
 
 PUBLIC = {name: room for name, (room, _) in gilib_book.public_names(gilib).items()}
 ROOMS = derivations.table()
@@ -55,3 +58,20 @@ def test_a_name_has_its_own_place_or_that_of_its_room_and_nonsense_is_named():
         derivations.parse("[layers] derived a\nGP c")
     with pytest.raises(ValueError, match=r"line 1: GP stands before the first \[room\]"):
         derivations.parse("GP shown c")
+
+
+NAMES = inventories.__file__ and Path(inventories.__file__).parents[1] / "book" / "inventories" / "names.txt"
+
+
+def test_sphinx_reads_what_is_written(tmp_path):
+    inventory = pytest.importorskip("sphinx.util.inventory")
+    mapping = inventories.write(NAMES, tmp_path)
+    url, path = mapping["torch"]
+    read = inventory.InventoryFile.load(BytesIO(Path(path).read_bytes()), url, lambda base, page: base + page)
+    entry = read["py:class"]["torch.Tensor"]
+    assert "https://docs.pytorch.org/docs/stable/tensors.html#torch.Tensor" in tuple(entry)
+
+
+def test_a_malformed_line_is_named():
+    with pytest.raises(ValueError, match="line 2 of the names must be 'role name page'"):
+        inventories.parse("[python https://example.org/]\nclass int")

@@ -1,4 +1,4 @@
-"""What makes pages lighter: icons, scripts and fonts, by examples of the theme's own making."""
+"""What pages weigh and how they are read aloud: icons, scripts, fonts and repairs, on pieces of them."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +7,7 @@ import pydata_sphinx_theme
 import pytest
 from fontTools.ttLib import TTFont
 
+import accessible
 import page_weight
 
 THEME = Path(pydata_sphinx_theme.__file__).parent / "theme" / "pydata_sphinx_theme" / "static"
@@ -88,3 +89,39 @@ def test_a_build_that_failed_is_left_alone(tmp_path):
     (tmp_path / "index.html").write_text(PAGE)
     page_weight.lighten(SimpleNamespace(outdir=str(tmp_path)), RuntimeError())
     assert (tmp_path / "index.html").read_text() == PAGE
+
+
+SIGNATURE = """<dt class="sig"><span>f</span>(<dl>
+<dd><em class="sig-param"><span>x</span></em>,</dd>
+<dd><em class="sig-param"><span>y</span></em>,</dd>
+</dl>
+
+)</dt>"""
+
+
+def test_parameters_are_lines_and_no_definitions():
+    body = accessible.repaired(SIGNATURE)
+    assert "<dl>" not in body and "<dd>" not in body and "</dl>" not in body
+    assert body.count('<span class="sig-line">') == 2
+    assert body.count("<span") == body.count("</span>")
+
+
+DEFINED = '<dl class="simple">\n<dt>a</dt><dd>b</dd>\n</dl>', "<dl>\n<dt>a</dt><dd><p>b</p></dd>\n</dl>"
+CITED = '<div{} class="citation-list">\n<div class="citation" id="id3"{}>'
+LINK = 'Solution to{}<a class="reference internal" href="#ex">{}Exercise 1</a>'
+PRINTED = '<div class="output {}stream highlight-myst-ansi"><div class="highlight"><pre>{}</pre></div></div>'
+REPAIRED = {
+    "definitions": (DEFINED[0], DEFINED[0]),
+    "definitions of paragraphs": (DEFINED[1], DEFINED[1]),
+    "a bibliography": (CITED.format(' role="list"', ' role="doc-biblioentry"'), CITED.format("", "")),
+    "a link begins with a word": (LINK.format("", " "), LINK.format(" ", "")),
+    "printed columns": (PRINTED.format("", "a  1\nbc 2"), PRINTED.format("aligned ", "a  1\nbc 2")),
+    "sentences": (PRINTED.format("", "a sentence,\n    and more"),) * 2,
+    "a passed page": ("<td><p>✅</p></td>", "<td><p>passed</p></td>"),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_what_is_repaired_and_what_stays(name):
+    body, repaired = REPAIRED[name]
+    assert accessible.repaired(body) == repaired

@@ -1,8 +1,9 @@
-"""What a reference notebook keeps, and what it refuses."""
+"""What a reference notebook keeps and refuses, and how wide a chapter's lines are."""
 
 import pytest
 from nbformat import v4
 
+import book_pages
 import chapters
 import references
 
@@ -56,3 +57,14 @@ def test_chapter_without_kernel_is_named(tmp_path):
     page.write_text("# Page\n\n```{code-cell} ipython3\n1 + 1\n```\n")
     with pytest.raises(ValueError, match="page.md has code cells but no kernelspec in its front matter"):
         chapters.read(page)
+
+
+WIDEST = 84  # characters of a line that a reader sees without unfolding: they fit a page of 1440 pixels
+FOLDED = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
+
+
+@pytest.mark.parametrize("chapter", chapters.chapters(), ids=lambda path: path.stem)
+def test_visible_lines_are_not_too_wide(chapter):
+    cells = chapters.code(chapters.read(chapter, book_pages.fold_checks(chapter.read_text())))
+    shown = [cell for cell in cells if not FOLDED & set(chapters.tags(cell))]
+    assert [line for cell in shown for line in cell.source.splitlines() if len(line) > WIDEST] == []

@@ -1,7 +1,4 @@
-"""Layerwise inference does not collapse to a constant predictor.
-
-Whole sets of images are below GILIB_DATA.
-"""
+"""Layerwise inference does not collapse to a constant predictor; sets of images are below GILIB_DATA."""
 
 import math
 

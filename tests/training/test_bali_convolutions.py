@@ -14,18 +14,7 @@ from gilib.regression.joint import Place
 from gilib.training import Bali
 from gilib.training.rules.bali import regression_of
 from tests.support import D, assert_equal, normals, seeded
-from tests.support.layerwise import (
-    ALPHA,
-    BETA,
-    LABELS,
-    V0,
-    N,
-    assert_same_states,
-    dense,
-    fit,
-    network,
-    regressions,
-)
+from tests.support.layerwise import LABELS, V0, N, assert_same_states, dense, fit, network, regressions
 
 IMAGES = normals(N, 2, 5, 4, seed=8)
 PRIOR = gilib.NealPrior(math.sqrt(V0))
@@ -66,7 +55,7 @@ def test_moments_are_those_of_patches(replicas):
 
 def test_one_pixel_is_a_dense_layer():
     """Images of one pixel: same noise, same states, and the same gradients."""
-    pixels, rule = normals(N, 2, seed=8), Bali(ALPHA, BETA)
+    pixels, rule = normals(N, 2, seed=8), Bali(0.3, 0.2)
     first, last = dense(2, 4, prior=PRIOR, bias=False), dense(4, 3, prior=PRIOR, bias=False)
     flat = network(first, nn.Tanh(), last)
     images = network(conv(2, 4, 1), nn.Tanh(), conv(4, 3, 1), nn.Flatten(), shape=(2, 1, 1))

@@ -9,21 +9,8 @@ from gilib.regression import joint
 from gilib.regression.joint import JointState, Place, averaged_with, factored, gram_of
 from gilib.training import Bali
 from gilib.training.rules import bali
-from tests.support import D, assert_equal, normals
-from tests.support.layerwise import (
-    ALPHA,
-    STEPS,
-    B,
-    N,
-    X,
-    assert_same_states,
-    dense,
-    fit,
-    model,
-    network,
-    noise,
-    regressions,
-)
+from tests.support import D, assert_equal, layerwise, normals
+from tests.support.layerwise import ALPHA, B, N, X, dense, fit, model, network, noise, regressions
 
 KEPT = Bali(ALPHA, keep_moments=True)
 
@@ -37,7 +24,7 @@ def test_with_all_points_a_step_it_changes_nothing(settings, rate):
         rule = Bali(ALPHA, rate, "relative", keep_moments=keep)
         history = fit(net, noise(), rule=rule, **settings)
         assert bool(history.elbo.isfinite().all())
-    assert_same_states(*nets, 1e-10)
+    layerwise.assert_same_states(*nets, 1e-10)
 
 
 POINTS, I, O, SEEN, C = 400, 30, 3, slice(0, 40), 10.0  # noqa: E741
@@ -102,11 +89,7 @@ def test_moments_of_many_points(size, lead, monkeypatch):
 
 
 def test_the_factor_is_renewed_where_the_prior_has_moved_by_a_tenth(monkeypatch):
-    """κ is averaged as moments are; V⁻¹ is that of the inputs with the κ of the last time.
-
-    The prior's pull, which says where the mean rests, is by the latest κ: V⁻¹ (M' - M) =
-    γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A), without a factor, and without noise in its coordinates.
-    """
+    """V⁻¹ (M' - M) = γ (V⁻¹ (A - M) + c XᵀD - κ V_0⁻¹ A) by the latest κ; V⁻¹ has that of the last time."""
     averaged, seen = bali.KeptRegression.averaged, []
 
     def observed(self, batch, strength, rate, place):
@@ -149,7 +132,7 @@ def test_a_second_training_goes_on():
     before = regressions(net)[0].mean.clone()
     fit(net, noise(), steps=1, rule=Bali(1e-9, update_rate=1e-6, keep_moments=True))
     after = regressions(net)[0]
-    assert int(after.steps) == STEPS + 1
+    assert int(after.steps) == layerwise.STEPS + 1
     assert float((after.mean - before).norm() / before.norm()) < 0.5
     features = torch.cat([X, torch.ones(N, 1, dtype=D)], 1) / 3**0.5
     excess = (after.precision - features.mT @ features).tril()  # κ V_0⁻¹

@@ -120,7 +120,7 @@ def test_all_that_begins_anew_is_remembered(kind):
 
 
 def test_a_training_that_ends_while_it_diverges_says_so():
-    with pytest.raises(gilib.training.DivergenceError, match=r"not finite at step 1 \(seen at 3\)"):
+    with pytest.raises(gilib.training.DivergenceError, match=r"its gradient was not finite at step 1 \(seen"):
         net = model(posterior=gilib.Factorised())
         fit(net, rule=gilib.Adam(1e4), callbacks=[lambda step, bound, net: step == 3])
 

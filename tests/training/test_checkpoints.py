@@ -131,10 +131,7 @@ def truncated(path):
 
 
 REFUSED = {
-    "foreign": (
-        lambda path: torch.save({"format": "something else"}, path),
-        "holds 'something else'",
-    ),
+    "foreign": (lambda path: torch.save({"format": "something else"}, path), "holds 'something else'"),
     "model": (lambda path: gilib.save(path, *pair()), "holds 'gilib model 1', wanted 'gilib checkpoint 5'"),
     "truncated": (truncated, "damaged or not a file of gilib.*restore or delete it"),
     "beyond": (lambda path: train(path, steps=12), "at step 12, beyond steps=8"),

@@ -81,10 +81,7 @@ def test_training_ends_where_no_parameter_gains(points):
 
 
 def test_rounded_targets_keep_their_noise():
-    """δ is the least distance of an output's targets; rounding costs δ² / (24σ²) a point.
-
-    With no residuals left, ½ log σ² + δ² / (24σ²) is least at σ² = δ² / 12, the variance of rounding.
-    """
+    """Rounding costs δ² / (24σ²) a point: without residuals σ² = δ² / 12 is best: that of rounding."""
     y = torch.tensor([[0.0, 1.0], [0.5, 1.0], [2.0, 1.0], [0.5, 1.0]], dtype=D)
     assert _spacing(y).tolist() == [0.5, 0.0]
     process = single_process(sparse(X), gilib.likelihoods.PerOutputGaussian(NOISES["each"]))

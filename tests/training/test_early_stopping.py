@@ -7,8 +7,7 @@ import torch
 
 import gilib
 from gilib.training import Bali, EarlyStopping
-from tests.support import D, normals, seeded
-from tests.support.resuming import step_by_step
+from tests.support import D, normals, seeded, step_by_step
 from tests.support.trainings import same
 
 R, EVERY = 3, 4

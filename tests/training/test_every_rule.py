@@ -7,8 +7,7 @@ import torch
 
 import gilib
 from gilib.training import IVON, SGHMC, VOGN, Bali, LinearDecay, NaturalGradient, NoisyAdam, NoisyKFAC, Vadam
-from tests.support import PRIORS, assert_equal, normals, processes, seeded, shaken, small_net
-from tests.support.resuming import step_by_step
+from tests.support import PRIORS, assert_equal, normals, processes, seeded, shaken, small_net, step_by_step
 from tests.support.rules import MovingAverages, averaged
 from tests.support.trainings import shake
 

@@ -25,9 +25,6 @@ def posteriors(net):
     ]
 
 
-# The posterior
-
-
 def test_draws_have_the_density_of_the_matrix_gaussian():
     """W = M + L E Kᵀ scored by its dense covariance, rows V ⊗ Σ; L and K are nowhere symmetric."""
     net = small_net(MatrixGaussian(), hidden=())
@@ -42,9 +39,6 @@ def test_draws_have_the_density_of_the_matrix_gaussian():
     assert_equal(weights.detach(), mean + root_rows @ noise @ root_columns.mT, 1e-12)
     dist = MultivariateNormal(mean.flatten(), torch.kron(rows, columns))
     assert_equal(drawn.log_pq.detach(), log_p(weights, 3.0) - dist.log_prob(weights.flatten(-2)), 1e-10)
-
-
-# Steps
 
 
 def examined(weights):

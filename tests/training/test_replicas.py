@@ -9,8 +9,7 @@ import torch
 
 import gilib
 from gilib.randomness import ReplicaGenerators
-from tests.support import PRIORS, assert_equal, normals, seeded, small_net, trainings
-from tests.support.resuming import step_by_step
+from tests.support import PRIORS, assert_equal, normals, seeded, small_net, step_by_step, trainings
 from tests.support.trainings import SEEDS, R, X, Y, same
 
 RATES = [0.003, 0.01, 0.03]
@@ -52,11 +51,7 @@ def test_without_freezing_divergence_is_an_error():
 
 
 def test_parameters_have_their_own_memory_after_a_training(tmp_path):
-    """While they are trained they lie side by side.
-
-    A pickle of one of them would hold all of them, and a file their values in other strides: their products
-    would differ in the last bit.
-    """
+    """In training they lie side by side: a pickle of one would hold all, in other strides."""
     points = normals(6, 3, seed=4)
     settings = {"width": 2, "replicas": (2,), "num_features": 16, "inducing_points": points}
     net, noise = gilib.models.deep_gp(3, 3, **settings), gilib.Gaussian(0.1, learn=True, replicas=(2,))

@@ -1,4 +1,6 @@
-"""SGHMC: its steps written out, and what a training owes its rule."""
+"""SGHMC: its steps written out, chains whose covariance is known, what a training owes its rule."""
+
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -6,24 +8,64 @@ import torch
 import gilib
 from gilib.training import SGHMC, StoredStates
 from gilib.training.rules.sghmc import Coordinates, chosen
-from tests.support import D, assert_equal, seeded
-from tests.support.chains import (
-    FEATURES,
-    POINT,
-    N,
-    Seen,
-    X,
-    Y,
-    fixed,
-    linear,
-    process,
-    running,
-    state,
-    train,
-)
-from tests.support.resuming import step_by_step
+from tests.kernels.cases import textbook
+from tests.support import D, assert_equal, assert_mean, normals, ridge, seeded, step_by_step, with_ones
 
-# Steps
+N, NOISE, KERNEL = 20, 0.09, gilib.kernels.RBF(lengthscale=(0.8, 1.3), variance=1.7)
+X = normals(N, 2, seed=1)
+Y = X @ torch.tensor([[1.0], [-2.0]], dtype=D) + 0.5 + 0.3 * normals(N, 1, seed=2)
+Z, JITTER = X[::5], 1e-5
+POINT = gilib.PointEstimate()
+
+
+def linear(replicas=()):
+    """Bayesian linear regression; the parameter is √3 times the weights."""
+    return gilib.models.mlp(2, (), 1, posterior=POINT, replicas=replicas, dtype=D, generator=seeded())
+
+
+def process(replicas=(), depth=1):
+    """A sparse Gaussian process; the parameter is the whitened inducing outputs."""
+    settings = {"inducing_points": Z, "replicas": replicas, "dtype": D, "jitter": JITTER}
+    return gilib.models.deep_gp(2, 1, depth, posterior=POINT, kernel=KERNEL, **settings)
+
+
+def fixed(net):
+    """Hyper-parameters are not learned."""
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_("scaled_weights" in name)
+    return net
+
+
+def white():
+    """a(x) of the sparse process, `[N, M]`."""
+    root = torch.linalg.cholesky(textbook(KERNEL, Z, Z) + JITTER * KERNEL.variance * torch.eye(len(Z)))
+    return torch.linalg.solve_triangular(root, textbook(KERNEL, Z, X), upper=False).mT
+
+
+FEATURES = {"linear": lambda: with_ones(X) / 3**0.5, "process": white}
+NETWORKS = {"linear": linear, "process": process}
+
+
+@dataclass(frozen=True)
+class Seen(SGHMC):
+    """Tells what became of it."""
+
+    def begin(self, problem):
+        running.append(super().begin(problem))
+        return running[-1]
+
+
+running = []
+
+
+def train(net, rule, steps, *, likelihood=None, x=X, y=Y, **settings):
+    settings = {"num_samples": 1, "progress": False} | settings
+    likelihood = gilib.Gaussian(NOISE) if likelihood is None else likelihood
+    return gilib.fit(net, likelihood, x, y, steps=steps, rule=rule, **settings)
+
+
+def state(net):
+    return next(p for name, p in net.named_parameters() if "scaled_weights" in name).detach()
 
 
 def test_steps_written_out():
@@ -111,9 +153,6 @@ def test_scales_and_the_rest_stay_after_burn_in():
     assert bool((running[-1].coordinates[0].square == 1).all())
 
 
-# What a training owes its rule
-
-
 def test_kept_states_resume(tmp_path):
     """All else does, and chains that break down stay, in `test_every_rule`."""
 
@@ -135,9 +174,6 @@ def test_chains_that_share_what_adam_trains_cannot_be_frozen():
     with pytest.raises(ValueError, match="replicas share"):
         shared = gilib.Gaussian(0.3, learn=True).to(D)
         train(linear((2,)), SGHMC(5), 8, likelihood=shared, on_divergence="freeze")
-
-
-# Bad input
 
 
 @pytest.mark.parametrize("posterior", [gilib.Factorised(), POINT], ids=["no point", "fixed points"])
@@ -165,3 +201,59 @@ def test_kept_states_of_another_training_are_forgotten():
     train(net, SGHMC(0), 2, callbacks=[kept])
     with pytest.raises(ValueError, match="due at step 3"):
         kept.samples(net)
+
+
+def stationary(hessian, square, lr, decay):
+    """Covariance of θ under θ' = θ + v', v' = (1 - α) v - ε² D H θ + noise: Σ = A Σ Aᵀ + Q, `[..., I, I]`."""
+    size = hessian.shape[-1]
+    mass = square.rsqrt().diag_embed()
+    pull = lr**2 * mass @ hessian
+    stay = (1.0 - decay) * torch.eye(size, dtype=D).expand_as(pull)
+    one = torch.eye(size, dtype=D)
+    step = torch.cat([torch.cat([one - pull, stay], -1), torch.cat([-pull, stay], -1)], -2)
+    assert torch.linalg.eigvals(step).abs().max() < 0.99  # the start is forgotten before states are kept
+    spread = (2.0 * lr**2 * decay * mass).repeat(*[1] * (mass.dim() - 2), 2, 2)
+    kron = torch.einsum("...ij,...kl->...ikjl", step, step).flatten(-4, -3).flatten(-2, -1)
+    identity = torch.eye(4 * size * size, dtype=D)
+    covariance = torch.linalg.solve(identity - kron, spread.flatten(-2)[..., None])[..., 0]
+    return covariance.unflatten(-1, (2 * size, 2 * size))[..., :size, :size]
+
+
+@pytest.mark.parametrize(
+    ("kind", "chains", "lr", "decay", "burn_in"),
+    [("linear", 120, 0.3, 0.2, 120), ("process", 30, 0.4, 0.4, 100)],
+)
+def test_chains_have_the_stationary_covariance_of_their_steps(kind, chains, lr, decay, burn_in):
+    """Every chain by its own V, frozen after burn-in; with long steps that is not the posterior."""
+    net, kept = fixed(NETWORKS[kind]((chains,))), StoredStates(burn_in=2 * burn_in, every=20)
+    train(net, Seen(burn_in, lr, decay), 4 * burn_in, callbacks=[kept])
+    states = torch.stack(*kept.states.values())[..., 0].permute(1, 2, 0)  # [R, I, K]
+    square = running[-1].coordinates[0].square[..., 0]
+    mean, posterior = ridge(FEATURES[kind](), Y, 1.0, NOISE)
+    truth = stationary(torch.linalg.inv(posterior), square, lr, decay)
+
+    def second_moments(covariance):
+        """Of states that are whitened by it, [R, I, I]: the identity on average."""
+        root = torch.linalg.cholesky(covariance)
+        whitened = torch.linalg.solve_triangular(root, states - mean, upper=False)
+        return whitened @ whitened.mT / states.shape[-1]
+
+    identity = torch.eye(len(mean), dtype=D)
+    assert_mean(states.mean(-1), mean[:, 0])
+    assert_mean(second_moments(truth), identity)
+    with pytest.raises(AssertionError, match="standard errors"):
+        assert_mean(second_moments(posterior), identity)
+
+
+@pytest.mark.parametrize("adaptation", [None, 200])
+def test_scales_that_follow_exact_gradients_widen_the_chain(adaptation):
+    """They would be frozen after burn-in only: 2.9 times the variance; or early: the posterior's."""
+    net, kept = fixed(linear((100,))), StoredStates(burn_in=400, every=50)
+    train(net, SGHMC(600, lr=0.03, adaptation=adaptation), 600, callbacks=[kept])
+    states = torch.stack(*kept.states.values())[..., 0]  # [K, R, I]
+    mean, posterior = ridge(FEATURES["linear"](), Y, 1.0, NOISE)
+    squares = ((states - mean[:, 0]) ** 2).mean(0) / posterior.diagonal()
+    if adaptation is None:
+        assert bool((squares.mean(0) > 2.0).all())
+    else:
+        assert_mean(squares, torch.ones(3, dtype=D))

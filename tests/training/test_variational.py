@@ -88,9 +88,6 @@ def test_learning_rates_follow_the_schedule():
     assert_equal(posteriors(one)[0][0] - start, 0.5 * (posteriors(other)[0][0] - start), 1e-12)
 
 
-# What a rule owes
-
-
 @pytest.mark.parametrize("rule", [VOGN(), IVON()])
 def test_shares_of_a_minibatch_add_up(rule):
     """What processes sum is of the whole minibatch."""
@@ -143,9 +140,6 @@ def test_layers_that_are_not_learned_stay(rule):
     fit(net, rule)
     assert all(torch.equal(p, old) for p, old in zip(first.parameters(), before, strict=True))
     assert not torch.equal(last.weights.mean, start)
-
-
-# Refusals
 
 
 def net(posterior=gilib.Factorised(), prior=None, **settings):  # noqa: B008

@@ -59,12 +59,6 @@ def leftovers(directory):
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_fetched_checked_and_kept(server, target, empty_directory, capsys):
-    fetch(f"{server}/good", target, check)
-    assert leftovers(empty_directory) == [target] and target.read_bytes() == YACHT
-    assert "fetching yacht" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("kind", "error", "message"),
     [

@@ -1,12 +1,13 @@
-"""Images of eight bits, as arrays, and what divides them by their deviations."""
+"""Images of eight bits: arrays, what divides them by their deviations, and what is done to them at random."""
 
 import hashlib
+import itertools
 
 import numpy as np
 import pytest
 import torch
 
-from experiments.images import ImageDataset, ImageNormalisation, sha256_of_images
+from experiments.images import ImageDataset, ImageNormalisation, random_flip_and_crop, sha256_of_images
 from tests.support import D, refusals, seeded
 
 
@@ -83,12 +84,6 @@ IMAGES = pixels(7, 3, 4, 6, seed=3)
 FITTED = ImageNormalisation.fit(IMAGES)
 
 
-def test_statistics_are_those_of_all_pixels():
-    channels = IMAGES.double().transpose(0, 1).flatten(1) / 255  # [C, values]
-    assert torch.allclose(FITTED.x_mean, channels.mean(1), rtol=1e-14, atol=0)
-    assert torch.allclose(FITTED.x_std, channels.std(1), rtol=1e-14, atol=0)
-
-
 def test_leading_axes_are_free_and_the_way_back():
     before, x = IMAGES.clone(), FITTED.x(IMAGES, D)
     assert torch.equal(IMAGES, before)
@@ -131,4 +126,61 @@ test_things_that_are_no_pixels = refusals(
         (lambda: ImageNormalisation((0.1,), torch.ones(1)), "x_mean must be a floating-point tensor, got"),
     ],
     TypeError,
+)
+
+
+C, H, W = 2, 5, 7
+
+
+def different(*shape):
+    """Images in which every pixel has a value of its own, none of them zero."""
+    return torch.arange(1, torch.Size(shape).numel() + 1, dtype=D).reshape(shape)
+
+
+def by_hand(image, flipped, top, left, padding):
+    """The window whose upper left corner is at (top, left) of the padded image, pixel by pixel."""
+    result = torch.zeros_like(image)
+    for channel, row, column in itertools.product(range(C), range(H), range(W)):
+        source_row, source_column = row + top - padding, column + left - padding
+        if 0 <= source_row < H and 0 <= source_column < W:
+            mirrored = W - 1 - source_column if flipped else source_column
+            result[channel, row, column] = image[channel, source_row, mirrored]
+    return result
+
+
+def test_flip_and_crop_are_those_of_a_loop():
+    padding, x = 2, different(12, C, H, W)
+    source = seeded(1)
+    flips = torch.rand(12, generator=source) < 0.5
+    top, left = torch.randint(2 * padding + 1, (2, 12), generator=source).tolist()
+    assert 0 < int(flips.sum()) < 12
+    expected = [by_hand(image, flips[k], top[k], left[k], padding) for k, image in enumerate(x)]
+    assert torch.equal(random_flip_and_crop(x, padding, seeded(1)), torch.stack(expected))
+
+
+def test_a_pure_function_of_images_and_seeded():
+    x = different(6, C, H, W)
+    before = x.clone()
+    once, again = (random_flip_and_crop(x, 3, seeded(4)) for _ in range(2))
+    assert torch.equal(once, again) and torch.equal(x, before)
+    assert not torch.equal(once, random_flip_and_crop(x, 3, seeded(5)))
+
+
+def test_leading_axes_are_more_images_and_nothing_is_read_back():
+    x = different(2, 3, C, H, W)
+    result = random_flip_and_crop(x, 2, seeded(6))
+    assert torch.equal(result.flatten(0, 1), random_flip_and_crop(x.flatten(0, 1), 2, seeded(6)))
+    assert random_flip_and_crop(x[0, 0], 2, seeded(6)).shape == (C, H, W)
+    empty = torch.empty(4, C, H, W, device="meta")  # of which `bool(t)` or `t.item()` would fail
+    assert random_flip_and_crop(empty, 2).shape == empty.shape
+
+
+test_bad_input = refusals(
+    [
+        (lambda: random_flip_and_crop(torch.zeros(H, W)), r"\[..., C, H, W\], got shape \(5, 7\)"),
+        (
+            lambda: random_flip_and_crop(torch.zeros(1, C, H, W, device="meta"), 1, seeded()),
+            "are on meta and",
+        ),
+    ]
 )

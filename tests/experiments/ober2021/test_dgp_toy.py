@@ -83,10 +83,7 @@ def test_correlations_against_numpy():
 
 
 def test_only_global_inducing_couples_layers():
-    """Independent layers correlate by chance, 0.04 in the mean of four hundred draws; at most twice that.
-
-    Pseudo-outputs of high precision make a global layer depend on where the inducing points came out.
-    """
+    """Independent layers correlate by chance, 0.04 in the mean of four hundred draws; at most twice that."""
     found = {}
     for method in dgp_toy.METHODS:
         net, _ = build(config(method), composed(0))

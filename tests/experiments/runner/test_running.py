@@ -15,7 +15,7 @@ from experiments.runner.running import Placement, RunSummary, pending, run_exper
 from experiments.runner.work import checkpoints
 from gilib.data import DataError
 from gilib.training import DivergenceError, Speed
-from tests.experiments.runner.test_writing import disk_that_fills_up
+from tests.experiments.runner.test_records import disk_that_fills_up
 from tests.experiments.tiny import TINY, run
 
 
