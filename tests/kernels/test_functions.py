@@ -1,4 +1,4 @@
-"""Values of kernels: against scikit-learn and the textbook; axes and diagonals."""
+"""Values of kernels against scikit-learn and the textbook; axes and diagonals; features; white noise."""
 
 import pytest
 import torch
@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sklearn
 
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, RationalQuadratic
+import gilib
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, Periodic, RationalQuadratic, White
 from gilib.posteriors import BuildContext
+from gilib.training import Collapsed
 from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
-from tests.support import D, assert_equal, normals, shaken
+from tests.support import D, assert_equal, assert_mean, normals, shaken
 
 A, B = normals(4, INPUTS, seed=1), normals(6, INPUTS, seed=2)
 SKLEARN = [
@@ -119,3 +121,100 @@ def test_points_that_coincide_are_one(kernel, spread):
     torch.testing.assert_close(same.detach(), wanted, rtol=1e-8, atol=0.0)
     (slope,) = torch.autograd.grad(kernel.gram(points).sum(), points)
     assert bool(slope.isfinite().all())
+
+
+X = normals(4, INPUTS, seed=1)
+MANY = 20_000
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_mean_and_covariance(name):
+    kernel = function(KERNELS[name])
+    values = kernel.features(X, normals(1, MANY, kernel.feature_noise, seed=2))[0].detach()
+    assert values.shape == (4, MANY)
+    assert_mean(values.mT, torch.zeros(4, dtype=D))
+    products = values.mT[:, :, None] * values.mT[:, None, :]
+    assert_mean(products, textbook(KERNELS[name], X, X))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sample_and_replica_axes_and_dtypes(name):
+    """`[S, R, N, F]` of points with fewer axes, or with them; each slice as if it were alone."""
+    kernel = shaken(module(KERNELS[name], replicas=(2,)), 0.3)()
+    noise, points = normals(3, 2, 5, kernel.feature_noise, seed=3), normals(3, 2, 4, INPUTS, seed=4)
+    shared, own = kernel.features(X, noise), kernel.features(points, noise)
+    assert shared.shape == own.shape == (3, 2, 4, 5)
+    for s in range(3):
+        assert_equal(shared[s].detach(), kernel.features(X, noise[s]).detach(), 1e-12)
+        assert_equal(own[s].detach(), kernel.features(points[s], noise[s]).detach(), 1e-12)
+    single = kernel.features(X.float(), noise.float())
+    assert single.dtype == torch.float32
+    if name not in ("arc-cosine 0", "sum of a product"):  # steps jump
+        assert_equal(single.double().detach(), shared.detach(), 1e-4)
+
+
+TWICE = torch.cat([A, A[:2]])
+WITH_NOISE = {
+    "alone": White(0.6),
+    "sum": RBF(0.9, 1.3) + White(0.6),
+    "product": RBF(0.9, 1.3) * White(0.6),
+    "sum in a product": (RBF(0.9, 1.3) + White(0.6)) * DotProduct(0.5),
+    "on a column": DotProduct() + (RBF(0.9) + White(0.6)).on(1),
+}
+ADDED = {"product": 1.3 * 0.6, "sum in a product": 0.6 * (0.5 * TWICE.square().sum(1) + 1.0)}  # else 0.6
+
+
+@pytest.mark.parametrize("name", WITH_NOISE)
+def test_a_row_has_noise_of_its_own_even_where_it_stands_twice(name):
+    kernel, added = (
+        function(WITH_NOISE[name]),
+        torch.as_tensor(ADDED.get(name, 0.6), dtype=D).expand(6).diag(),
+    )
+    smooth = kernel.without_white()
+    assert_equal(kernel.gram(TWICE).detach(), (smooth.gram(TWICE) + added).detach(), 1e-12)
+    assert_equal(kernel.cross(A, TWICE).detach(), smooth.cross(A, TWICE).detach(), 1e-12)
+    assert smooth.feature_noise == kernel.feature_noise
+    assert smooth.without_white().diagonal(A).isfinite().all()
+
+
+@pytest.mark.parametrize("name", WITH_NOISE)
+def test_features_are_of_points_that_differ(name):
+    """Mean zero, and the gram of rows that are apart; the smooth part's of the kernel without noise."""
+    kernel = function(WITH_NOISE[name])
+    noise = normals(1, 20_000, kernel.feature_noise, seed=3)
+    for part in {"alone": [kernel]}.get(name, [kernel, kernel.without_white()]):
+        values = part.features(A, noise)[0].detach()
+        if name == "product" and part is not kernel:
+            assert not values.any()
+            continue
+        assert_mean(values.mT, torch.zeros(4, dtype=D))
+        assert_mean(values.mT[:, :, None] * values.mT[:, None, :], part.gram(A).detach())
+
+
+def test_kernels_without_it_are_themselves():
+    for spec in (RBF(), RBF() + Periodic() * DotProduct(), RBF().on(0)):
+        kernel = function(spec)
+        assert kernel.without_white() is kernel
+
+
+def test_replicas_and_single_precision():
+    together, variances = module(RBF() + White(), replicas=(2,)), torch.tensor([[0.5], [2.0]], dtype=D)
+    with torch.no_grad():
+        together.parts[1].log["variance"].copy_(variances.log())
+    assert together().cross(A, B).shape == (2, 4, 6)
+    added = together().gram(A) - together().cross(A, A)
+    assert_equal(added.detach(), variances[..., None] * torch.eye(4, dtype=D), 1e-12)
+    assert together().gram(A.float()).dtype == together().cross(A.float(), B.float()).dtype == torch.float32
+    noise = normals(3, 2, 5, together().feature_noise)
+    assert together().features(A.float(), noise.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("points", [A, A[:2]], ids=["exact", "sparse"])
+@pytest.mark.parametrize("name", ["alone", "sum", "on a column"])
+def test_the_collapsed_bound_leaves_noise_to_the_likelihood(name, points):
+    net = gilib.models.sparse_gp(INPUTS, 1, inducing_points=points, kernel=WITH_NOISE[name])
+    likelihood, y = gilib.Gaussian(0.1), normals(4, 1)
+    with pytest.raises(ValueError, match=r"has white noise, and so has the likelihood.*leave .*White out"):
+        gilib.training.solve_posterior(net, likelihood, A, y)
+    with pytest.raises(ValueError, match="has white noise"):
+        gilib.fit(net, likelihood, A, y, steps=1, rule=Collapsed(), progress=False)
