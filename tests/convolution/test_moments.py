@@ -41,7 +41,6 @@ def cases(draw):
 
 
 def tensors(windows, shape, outputs, seed=0):
-    """Images, outputs and weights."""
     x = normals(*shape, seed=seed)
     y = normals(*shape[:-3], outputs, *windows.output_size(shape[-2:]), seed=seed + 1)
     return x, y, normals(*shape[:-3], seed=seed + 2).exp()

@@ -46,7 +46,6 @@ def pair(posterior, kernel, *, layers=1, inducing=Z, jitter=1e-5):
 
 
 def bound_and_gradients(net, noise, x=X):
-    """Of an estimate."""
     dtype = noise.draw.dtype
     bound = gilib.elbo(net.estimate(noise=noise), LIKELIHOOD, x.to(dtype), Y.to(dtype), num_data=30)
     names, parameters = zip(*net.named_parameters(), strict=True)

@@ -98,7 +98,6 @@ def test_predictions_are_mixtures(normalised):
 
 
 def test_bali_infers_it():
-    """Two outputs with correlated noise: better than independent noise."""
     root = torch.tensor([[1.0, 0.0], [0.9, 0.4]], dtype=D)
     y, scores = Y + 0.5 * normals(len(Y), 2, seed=5) @ root.mT, []
     for kind in (gilib.likelihoods.CorrelatedGaussian(2, learn=True), gilib.Gaussian(learn=True)):

@@ -283,7 +283,6 @@ def test_targets_that_cannot_be(name, wrong, wanted):
 
 
 def trained(likelihood, x, y, **settings):
-    """The history of a sparse process."""
     given = {"inducing_points": x[::5], "dtype": D, "generator": seeded()}
     net = gilib.models.deep_gp(1, 1, 1, posterior=gilib.posteriors.FreeGaussian(), **given)
     return net, gilib.fit(net, likelihood, x, y, progress=False, **settings)
@@ -308,7 +307,6 @@ def test_it_trains(name):
 
 
 def test_counts_by_replay():
-    """A recorded step is the step."""
     y = Poisson(3.0).sample(INPUTS.sin()[None], seeded(2))[0]
     found = [
         trained(Poisson(3.0), INPUTS, y, steps=30, speed=gilib.training.Speed(replay=replay))[1].elbo

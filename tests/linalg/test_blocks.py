@@ -45,7 +45,6 @@ def test_results_of_pieces_are_those_of_all_at_once(room, monkeypatch):
 
 
 def sizes_of_pieces(matrices):
-    """How many matrices the pieces hold."""
     sizes = []
     piecewise(lambda some: (sizes.append(len(some)) or some,), matrices)
     return sizes

@@ -26,7 +26,6 @@ KINDS = pytest.mark.parametrize("make", [scaled, kronecker])
 
 
 def own(operator):
-    """The tensor that it is made of."""
     return operator.scale if isinstance(operator, ScaledIdentity) else operator.block
 
 

@@ -183,7 +183,6 @@ def test_only_what_a_gradient_needs_is_kept(asked):
 
 
 def dual(left, right):
-    """A forward derivative."""
     with forward_ad.dual_level():
         found = matmul(forward_ad.make_dual(left, torch.ones_like(left)), right)
         return forward_ad.unpack_dual(found).tangent

@@ -33,7 +33,6 @@ def nested():
 
 
 def conjugate():
-    """With the moments of its inputs kept."""
     net, rule = small_net(Conjugate()), gilib.training.Bali(keep_moments=True)
     x, noise = normals(120, 2), gilib.Gaussian(1.0, learn=True)
     gilib.fit(net, noise, x, x.sin(), steps=3, num_samples=1, rule=rule, progress=False)

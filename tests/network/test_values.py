@@ -62,7 +62,6 @@ def changed(module):
 
 
 def numbers(draw, x):
-    """All that there is to know of functions."""
     values = [draw(x), *draw.moments(x), *draw.marginals(x), draw.log_pq, draw.inducing_outputs]
     values += gilib.draws.record(draw, x).outputs
     return [None if value is None else value.detach().clone() for value in values]

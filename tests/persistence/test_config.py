@@ -17,7 +17,6 @@ from tests.support import forked, normals, seeded, small_net
 
 
 def own_class(module):
-    """A prior called Mine in a module of this name."""
     return type("Mine", (gilib.NealPrior,), {"__module__": module, "__qualname__": "Mine"})
 
 
@@ -29,8 +28,6 @@ class Doubled(gilib.Linear):
 
 
 class Keeps(gilib.layers.Layer):
-    """A layer with arguments of every plain kind."""
-
     def __init__(self, values=(), inner=None, note=None, width=2):
         super().__init__()
         self.values, self.inner, self.note, self.width = values, inner, note, width

@@ -6,14 +6,7 @@ from torch import nn
 
 import gilib
 from gilib.linalg import KroneckerIdentity, ScaledIdentity
-from gilib.posteriors import (
-    BuildContext,
-    Factorised,
-    FromPrior,
-    GlobalInducing,
-    LocalInducing,
-    MatrixGaussian,
-)
+from gilib.posteriors import BuildContext, Factorised, GlobalInducing, LocalInducing, MatrixGaussian
 from gilib.priors import NealPrior, ScalePrior, SpatialIWPrior
 from gilib.sites import DenseWeights
 from tests.support import PRECISIONS, assert_equal, shaken
@@ -24,7 +17,7 @@ POINTS, FAN_IN, OUTPUTS, SAMPLES = 5, 4, 3, 7
 EVERY = pytest.mark.parametrize(
     "spec",
     [
-        *(Factorised(), MatrixGaussian(), FromPrior()),
+        *(Factorised(), MatrixGaussian(), gilib.FromPrior()),
         *(family(precision=kind) for family in (GlobalInducing, LocalInducing) for kind in PRECISIONS),
     ],
     ids=lambda spec: f"{spec.short_name}-{getattr(spec, 'precision', '')}",
@@ -80,7 +73,7 @@ GLOBAL, LOCAL = GlobalInducing(), LocalInducing()
         ([GlobalInducing("full")] * 3, NealPrior(), (1, SAMPLES, SAMPLES)),
         ([LOCAL] * 3, NealPrior(), (1, 1, 1)),
         ([Factorised()] * 3, NealPrior(), (0, 0, 0)),
-        ([FromPrior(), FromPrior(), GLOBAL], NealPrior(), (0, 0, SAMPLES)),
+        ([gilib.FromPrior(), gilib.FromPrior(), GLOBAL], NealPrior(), (0, 0, SAMPLES)),
         ([GLOBAL] * 3, ScalePrior(), (SAMPLES, SAMPLES, SAMPLES)),
         ([GLOBAL] * 3, SpatialIWPrior(), (SAMPLES, SAMPLES, SAMPLES)),
     ],

@@ -81,8 +81,6 @@ def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas)
 
 
 class Laplace(gilib.likelihoods.Likelihood):
-    """A likelihood that a reader writes."""
-
     def distribution(self, outputs):
         return torch.distributions.Laplace(outputs, 0.5, validate_args=False)
 
@@ -145,7 +143,6 @@ def test_labels_as_pseudo_outputs():
 
 @pytest.fixture(scope="module")
 def on_yacht():
-    """A network that has seen normalised inputs of yacht, with the split."""
     split = gilib.data.load_uci("yacht").split(0)
     start = {"inducing_points": split.train_x[:5], "pseudo_outputs": split.train_y[:5]}
     net = gilib.models.mlp(6, (3,), 1, generator=seeded(), **start)

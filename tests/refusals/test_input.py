@@ -64,7 +64,6 @@ POINTS = {
     "M = 0": (lambda: mlp(inducing_points=X[:0]), r"inducing_points is empty: its shape is \[0, 2\]"),
     "a vector": (lambda: mlp(inducing_points=X[:, 0]), r"inducing_points must .* got (shape )?\[6\]"),
     "too many columns": (lambda: mlp(3, (3,), 1), r"must have 3 features, got shape \[6, 2\]"),
-    "first layer": (lambda: gilib.Network(X, [gilib.Linear(3, 1)]), r"Linear\(3 → 1\) takes points of shape"),
     "NaN": (lambda: mlp(inducing_points=NAN), "inducing_points holds 2 NaN or infinite entries"),
     "targets of another count": (lambda: mlp(pseudo_outputs=Y[:5, :1]), r"must have shape \[6, 1\].*got"),
     "replicas": (lambda: mlp(inducing_points=normals(4, 6, 2), replicas=(3,)), r"inducing_points must have"),
@@ -106,7 +105,6 @@ KINDS = {
         lambda: Dataset("own", X.numpy(), X.numpy()),
         r"x must be a torch.Tensor, got ndarray: hand over torch.from_numpy\(...\) of it",
     ),
-    "lengthscales": (lambda: gilib.kernels.RBF(lengthscale=()), "a tuple with one for each input"),
     "a recipe's integers": (
         lambda: gilib.recommended("gp").train(X.long(), Y),
         r"x must hold floating-point numbers, got torch.int64",

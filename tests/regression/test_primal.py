@@ -124,7 +124,6 @@ LEADS = pytest.mark.parametrize("leads", CASES.values(), ids=CASES.keys())
 
 
 def arguments(generator, leads, size=3, groups=1, columns=2):
-    """Precision, shift and noise, which require gradients."""
     precision = positive_definite(generator, *leads[0], groups, size, size)
     shift = normal(generator, *leads[1], groups, size, columns)
     noise = normal(generator, *leads[2], groups, size, columns)

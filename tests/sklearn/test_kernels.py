@@ -24,8 +24,6 @@ def process(kernel=KERNEL, **settings):
 
 
 class OnColumn(kernels.NormalizedKernelMixin, kernels.StationaryKernelMixin, kernels.Kernel):
-    """A kernel of scikit-learn on one column."""
-
     def __init__(self, kernel, column):
         self.kernel, self.column = kernel, column
 

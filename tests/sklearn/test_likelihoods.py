@@ -29,7 +29,6 @@ EVERY = pytest.mark.parametrize("kind", list(Y))
 
 @pytest.fixture(scope="module")
 def fitted():
-    """One of each, trained for a moment."""
     return {kind: BayesianRegressor(**QUICK, likelihood=kind).fit(X, y) for kind, y in Y.items()}
 
 

@@ -156,7 +156,6 @@ def test_constant_outputs_leave_the_others_as_they_are(model):
 
 
 def said(y, **options):
-    """The warnings of a fit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         BayesianRegressor(**(QUICK | {"steps": 1}), **options).fit(X, y)

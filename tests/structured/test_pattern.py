@@ -26,15 +26,11 @@ class Chain(Family):
     """A family of the reader's own: each process and the one before it."""
 
     def couples(self, row, column, depth):
-        """Neighbours in layers."""
         return row.layer == column.layer + 1
 
 
 class Forgetful(Chain):
-    """Another, with a mistake."""
-
     def couples(self, row, column, depth):
-        """Without an answer."""
         super().couples(row, column, depth)
 
 
