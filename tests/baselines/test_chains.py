@@ -17,7 +17,6 @@ GRID = torch.linspace(-1.0, 1.0, 6, dtype=torch.float64)[:, None]
 
 @pytest.fixture
 def chains():
-    """Two chains of twelve independent states of a network 1 → 4 → 2."""
     generator = torch.Generator().manual_seed(0)
     shapes = (2, 12, 2, 4), (2, 12, 5, 2)
     return Chains(

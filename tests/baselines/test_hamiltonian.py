@@ -157,7 +157,6 @@ DEEP = HMCSettings(step_size_burn_in=0.03, step_size=0.03, coordinates="scaled",
 
 
 def sample(noise_variance=0.3, **options):
-    """Short chains of a network."""
     x, y = data((2, 3, 2))
     return hmc((2, 3, 2), x, y, noise_variance, settings=DEEP, progress=False, **options)
 

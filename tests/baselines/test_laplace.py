@@ -28,12 +28,10 @@ SETTINGS = {"posterior": gilib.PointEstimate(), "dtype": D}
 
 
 def last(net):
-    """The last dense layer."""
     return [layer for layer in net.modules() if isinstance(layer, gilib.Linear)][-1]
 
 
 def place(net, weights):
-    """Put the last layer's weights somewhere."""
     module = last(net).weights
     with torch.no_grad():
         module.scaled_weights.copy_(weights * module.scale)

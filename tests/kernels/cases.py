@@ -46,7 +46,6 @@ ROUGH = ("matern 1/2", "arc-cosine 0", "sum of a product")  # no derivative wher
 
 
 def module(kernel, inputs=INPUTS, replicas=(), dtype=D):
-    """The module of a kernel."""
     return kernel.build(inputs, gilib.posteriors.BuildContext(replicas=replicas, dtype=dtype))
 
 

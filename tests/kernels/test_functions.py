@@ -1,4 +1,4 @@
-"""Values of kernels: against scikit-learn and the textbook; axes and diagonals."""
+"""Kernels against scikit-learn and the textbook: values, axes, features, white noise, gradients."""
 
 import pytest
 import torch
@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process import kernels as sklearn
 
-from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, RationalQuadratic
+import gilib
+from gilib.kernels import RBF, ArcCosine, DotProduct, Matern, Periodic, RationalQuadratic, White
 from gilib.posteriors import BuildContext
-from tests.kernels.cases import INPUTS, KERNELS, SCALES, function, module, textbook
-from tests.support import D, assert_equal, normals, shaken
+from gilib.training import Collapsed
+from tests.kernels.cases import INPUTS, KERNELS, ROUGH, SCALES, function, module, textbook
+from tests.support import D, assert_equal, assert_mean, normals, shaken
 
 A, B = normals(4, INPUTS, seed=1), normals(6, INPUTS, seed=2)
 SKLEARN = [
@@ -119,3 +121,204 @@ def test_points_that_coincide_are_one(kernel, spread):
     torch.testing.assert_close(same.detach(), wanted, rtol=1e-8, atol=0.0)
     (slope,) = torch.autograd.grad(kernel.gram(points).sum(), points)
     assert bool(slope.isfinite().all())
+
+
+X = normals(4, INPUTS, seed=1)
+MANY = 20_000
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_mean_and_covariance(name):
+    kernel = function(KERNELS[name])
+    values = kernel.features(X, normals(1, MANY, kernel.feature_noise, seed=2))[0].detach()
+    assert values.shape == (4, MANY)
+    assert_mean(values.mT, torch.zeros(4, dtype=D))
+    products = values.mT[:, :, None] * values.mT[:, None, :]
+    assert_mean(products, textbook(KERNELS[name], X, X))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_sample_and_replica_axes_and_dtypes(name):
+    """`[S, R, N, F]` of points with fewer axes, or with them; each slice as if it were alone."""
+    kernel = shaken(module(KERNELS[name], replicas=(2,)), 0.3)()
+    noise, points = normals(3, 2, 5, kernel.feature_noise, seed=3), normals(3, 2, 4, INPUTS, seed=4)
+    shared, own = kernel.features(X, noise), kernel.features(points, noise)
+    assert shared.shape == own.shape == (3, 2, 4, 5)
+    for s in range(3):
+        assert_equal(shared[s].detach(), kernel.features(X, noise[s]).detach(), 1e-12)
+        assert_equal(own[s].detach(), kernel.features(points[s], noise[s]).detach(), 1e-12)
+    single = kernel.features(X.float(), noise.float())
+    assert single.dtype == torch.float32
+    if name not in ("arc-cosine 0", "sum of a product"):  # steps jump
+        assert_equal(single.double().detach(), shared.detach(), 1e-4)
+
+
+TWICE = torch.cat([A, A[:2]])
+WITH_NOISE = {
+    "alone": White(0.6),
+    "sum": RBF(0.9, 1.3) + White(0.6),
+    "product": RBF(0.9, 1.3) * White(0.6),
+    "sum in a product": (RBF(0.9, 1.3) + White(0.6)) * DotProduct(0.5),
+    "on a column": DotProduct() + (RBF(0.9) + White(0.6)).on(1),
+}
+ADDED = {"product": 1.3 * 0.6, "sum in a product": 0.6 * (0.5 * TWICE.square().sum(1) + 1.0)}  # else 0.6
+
+
+@pytest.mark.parametrize("name", WITH_NOISE)
+def test_a_row_has_noise_of_its_own_even_where_it_stands_twice(name):
+    kernel, added = (
+        function(WITH_NOISE[name]),
+        torch.as_tensor(ADDED.get(name, 0.6), dtype=D).expand(6).diag(),
+    )
+    smooth = kernel.without_white()
+    assert_equal(kernel.gram(TWICE).detach(), (smooth.gram(TWICE) + added).detach(), 1e-12)
+    assert_equal(kernel.cross(A, TWICE).detach(), smooth.cross(A, TWICE).detach(), 1e-12)
+    assert smooth.feature_noise == kernel.feature_noise
+    assert smooth.without_white().diagonal(A).isfinite().all()
+
+
+@pytest.mark.parametrize("name", WITH_NOISE)
+def test_features_are_of_points_that_differ(name):
+    """Mean zero, and the gram of rows that are apart; the smooth part's of the kernel without noise."""
+    kernel = function(WITH_NOISE[name])
+    noise = normals(1, 20_000, kernel.feature_noise, seed=3)
+    for part in {"alone": [kernel]}.get(name, [kernel, kernel.without_white()]):
+        values = part.features(A, noise)[0].detach()
+        if name == "product" and part is not kernel:
+            assert not values.any()
+            continue
+        assert_mean(values.mT, torch.zeros(4, dtype=D))
+        assert_mean(values.mT[:, :, None] * values.mT[:, None, :], part.gram(A).detach())
+
+
+def test_kernels_without_it_are_themselves():
+    for spec in (RBF(), RBF() + Periodic() * DotProduct(), RBF().on(0)):
+        kernel = function(spec)
+        assert kernel.without_white() is kernel
+
+
+def test_replicas_and_single_precision():
+    together, variances = module(RBF() + White(), replicas=(2,)), torch.tensor([[0.5], [2.0]], dtype=D)
+    with torch.no_grad():
+        together.parts[1].log["variance"].copy_(variances.log())
+    assert together().cross(A, B).shape == (2, 4, 6)
+    added = together().gram(A) - together().cross(A, A)
+    assert_equal(added.detach(), variances[..., None] * torch.eye(4, dtype=D), 1e-12)
+    assert together().gram(A.float()).dtype == together().cross(A.float(), B.float()).dtype == torch.float32
+    noise = normals(3, 2, 5, together().feature_noise)
+    assert together().features(A.float(), noise.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("points", [A, A[:2]], ids=["exact", "sparse"])
+@pytest.mark.parametrize("name", ["alone", "sum", "on a column"])
+def test_the_collapsed_bound_leaves_noise_to_the_likelihood(name, points):
+    net = gilib.models.sparse_gp(INPUTS, 1, inducing_points=points, kernel=WITH_NOISE[name])
+    likelihood, y = gilib.Gaussian(0.1), normals(4, 1)
+    with pytest.raises(ValueError, match=r"has white noise, and so has the likelihood.*leave .*White out"):
+        gilib.training.solve_posterior(net, likelihood, A, y)
+    with pytest.raises(ValueError, match="has white noise"):
+        gilib.fit(net, likelihood, A, y, steps=1, rule=Collapsed(), progress=False)
+
+
+THREE, FOUR = normals(3, INPUTS, seed=1), normals(4, INPUTS, seed=2)
+UNIT = 2.0**-24  # a rounding to float32
+
+
+def check(kernel, call, *points):
+    """Finite differences in the points and in every hyper-parameter."""
+    built = module(kernel)
+    names, values = zip(*built.named_parameters(), strict=True)
+
+    def value(*inputs):
+        own = dict(zip(names, inputs[len(points) :], strict=True))
+        return call(lambda: torch.func.functional_call(built, own, ()), *inputs[: len(points)])
+
+    inputs = [x.clone().requires_grad_() for x in (*points, *values)]
+    return torch.autograd.gradcheck(value, inputs, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_finite_differences(name):
+    """Of smooth kernels also where points meet: data at an inducing input, and two inducing inputs."""
+    noise = normals(1, 4, function(KERNELS[name]).feature_noise, seed=3)
+    z, x = (THREE, FOUR) if name in ROUGH else (torch.cat([THREE, THREE[:1]]), torch.cat([FOUR, THREE[:2]]))
+    assert check(KERNELS[name], lambda kernel, a, b: kernel().cross(a, b), z, x)
+    assert check(KERNELS[name], lambda kernel, a: kernel().gram(a), z)
+    assert check(KERNELS[name], lambda kernel, a: kernel().diagonal(a).expand(3), THREE)
+    assert check(KERNELS[name], lambda kernel, a: kernel().features(a, noise), THREE)
+
+
+@pytest.mark.parametrize("name", ROUGH)
+def test_rough_kernels_pull_at_nothing_where_points_meet(name):
+    """No derivative exists there: the gradient is that of the other pairs."""
+    weights = normals(4, 6, seed=4)
+    meet = torch.zeros(4, 6, dtype=torch.bool)
+    meet[0, 4] = meet[1, 5] = meet[3, 4] = True
+
+    def gradients(values, *points):
+        return torch.autograd.grad((values * weights).sum(), points)
+
+    z, x = torch.cat([THREE, THREE[:1]]).requires_grad_(), torch.cat([FOUR, THREE[:2]]).requires_grad_()
+    found = gradients(function(KERNELS[name]).cross(z, x), z, x)
+    for m, n in meet.nonzero():
+        weights[m, n] = 0.0
+    pairs = [
+        textbook(KERNELS[name], z[m : m + 1], x[n : n + 1]).sum() * weights[m, n]
+        for m in range(4)
+        for n in range(6)
+        if not meet[m, n]
+    ]
+    wanted = torch.autograd.grad(torch.stack(pairs).sum(), (z, x))
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert_equal(ours, theirs, 1e-6)
+
+
+def scene(lengthscale):
+    """Inducing inputs, and data within a lengthscale of them; two coincide. Float32 numbers, in float64."""
+    z = 3.0 * normals(6, INPUTS, seed=5)
+    near = z[:, None] + 0.5 * lengthscale * normals(6, 3, INPUTS, seed=6)
+    x = torch.cat([near.flatten(0, 1), z[:2], normals(5, INPUTS, seed=7)])
+    return z.float().double(), x.float().double(), normals(6, len(x), seed=8).float().double()
+
+
+def pulls(kernel, z, x, weights):
+    """Gradients of Σ c_mn k(z_m, x_n) with respect to z, x and the logarithms of the hyper-parameters."""
+    built = module(kernel, dtype=z.dtype)
+    z, x = z.clone().requires_grad_(), x.clone().requires_grad_()
+    value = (built().cross(z, x) * weights).sum()
+    return [g.double() for g in torch.autograd.grad(value, (z, x, *built.parameters()))]
+
+
+def by_differences(kernel, z, x, weights):
+    """The gradient with respect to z by the textbook, `[M, N, D]` one term a pair; and the values."""
+    pairs = [z[:, None, :].expand(-1, len(x), -1), x[None].expand(len(z), -1, -1)]
+    left, right = (p.reshape(-1, 1, INPUTS).clone().requires_grad_() for p in pairs)
+    values = textbook(kernel, left, right)[:, 0, 0]
+    gradient, _ = torch.autograd.grad((values * weights.flatten()).sum(), (left, right))
+    gradient = gradient.nan_to_num(0.0).reshape(len(z), len(x), INPUTS)
+    return gradient, values.detach().reshape(weights.shape)
+
+
+@pytest.mark.parametrize("lengthscale", [0.01, 100.0])
+@pytest.mark.parametrize("kind", ["rbf", "matern 1/2", "matern 3/2", "matern 5/2", "product"])
+def test_float32_points_at_extreme_lengthscales(kind, lengthscale):
+    """The error of a gradient is a few roundings of its terms, never those of squared coordinates.
+
+    A value is rounded to float32, and its exponent e before: a relative error of (|e| + 4)/2²⁴ in each term
+    c_mn ∂k/∂z. In float64 distances that cancel leave √2⁻⁵² where points meet, in units of c/ℓ.
+    """
+    spec = {
+        "rbf": RBF(lengthscale),
+        "product": RBF(lengthscale) * DotProduct(),
+        **{f"matern {k}/2": Matern(lengthscale, smoothness=k / 2) for k in (1, 3, 5)},
+    }[kind]
+    z, x, weights = scene(lengthscale)
+    found = pulls(spec, z.float(), x.float(), weights.float())
+    terms, values = by_differences(spec, z, x, weights)
+    exponents = 1 + (values.abs() / values.abs().max()).clamp_min(1e-30).log().abs()
+    allowed = (exponents[..., None] + 8) * terms.abs() * UNIT + 1e-7 * weights.abs()[..., None] / lengthscale
+    assert ((found[0] - terms.sum(1)).abs() <= allowed.sum(1)).all()
+    exact = pulls(spec, z, x, weights)
+    assert ((exact[0] - terms.sum(1)).abs() <= 1e-7 * (weights.abs().sum(1) / lengthscale)[:, None]).all()
+    for ours, theirs in zip(found[1:], exact[1:], strict=True):
+        assert_equal(ours, theirs, 1e-4 * max(1.0, float(theirs.abs().max())))

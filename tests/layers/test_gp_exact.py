@@ -44,7 +44,6 @@ def exact_net(kind="global", precision="shared", kernel=KERNEL):
 
 
 def evidence(kernel):
-    """Of all outputs."""
     marginal = MultivariateNormal(
         torch.zeros(8, dtype=D), textbook(kernel, X, X) + NOISE * torch.eye(8, dtype=D)
     )

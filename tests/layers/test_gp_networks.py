@@ -22,21 +22,6 @@ def bound(drawn, x=X, y=Y, **settings):
     return gilib.elbo(drawn, LIKELIHOOD, x, y, num_data=y.shape[-2], **settings)
 
 
-@EVERY
-def test_shapes_and_gradients_of_every_face(name):
-    net = NETWORKS[name]()
-    for drawn in (
-        net.draw(3, generator=seeded(1)),
-        net.estimate(3, 12, generator=seeded(2)),
-        net.joint_draw(3, 12, generator=seeded(3)),
-    ):
-        assert drawn(X).shape == (3, 12, 2) and drawn.log_pq.shape == (3,)
-        mean, variance = drawn.moments(X)
-        assert mean.shape == (3, 12, 2) and (variance is None or bool((variance > 0).all()))
-        gradients = torch.autograd.grad(bound(drawn), list(net.parameters()))
-        assert all(bool(torch.isfinite(g).all()) and bool((g != 0).any()) for g in gradients)
-
-
 @settings(max_examples=25, deadline=None)
 @given(
     name=st.sampled_from(["global", "local", "integrated", "free"]),

@@ -128,8 +128,6 @@ def test_global_inducing_layers_inside_are_drawn_from_what_reaches_them():
 
 
 class Tokens(nn.Module):
-    """One dense layer for three tokens of a point."""
-
     def __init__(self):
         super().__init__()
         self.token, self.head = nn.Linear(1, 2), nn.Linear(2, 2)
@@ -139,8 +137,6 @@ class Tokens(nn.Module):
 
 
 class Twice(nn.Module):
-    """One dense layer that is called twice."""
-
     def __init__(self):
         super().__init__()
         self.same, self.head = nn.Linear(3, 3), nn.Linear(3, 2)
@@ -191,7 +187,6 @@ ODD = {
 
 @pytest.mark.parametrize("message", ODD)
 def test_what_is_no_function_of_points_is_refused(message):
-    """And layers that cannot take a place inside."""
     with pytest.raises(ValueError, match=message):
         built(Odd(ODD[message]), layers={"layer": gilib.Linear(3, 3, gilib.Factorised())})
 

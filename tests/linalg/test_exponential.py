@@ -15,7 +15,6 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 @pytest.fixture(scope="module", autouse=True, params=["one by one", "at once"])
 def arrangement(request):
-    """Whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exponential, "MIN_VALUES", 0 if request.param == "one by one" else 2**62)
         yield request.param

@@ -1,5 +1,7 @@
 """Products: the same numbers by both libraries, and which of them is asked."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -181,7 +183,6 @@ def test_only_what_a_gradient_needs_is_kept(asked):
 
 
 def dual(left, right):
-    """A forward derivative."""
     with forward_ad.dual_level():
         found = matmul(forward_ad.make_dual(left, torch.ones_like(left)), right)
         return forward_ad.unpack_dual(found).tangent
@@ -234,3 +235,32 @@ def test_what_stays_with_torch(asked, monkeypatch):
             matmul(wrong, right)
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
     assert not by_onednn(left, right)
+
+
+@has_onednn
+@pytest.mark.parametrize(
+    ("change", "half"),
+    [
+        ({}, True),
+        ({"maker": "GenuineIntel"}, False),
+        ({"maker": ""}, False),
+        ({"family": 25}, False),  # computes with 256 bits at once
+        ({"capability": "AVX2"}, False),
+        ({"mkl": False}, False),
+    ],
+)
+def test_which_processors_run_at_half_width(monkeypatch, change, half):
+    here(monkeypatch, **change)
+    assert onednn.runs_at_half_width.__wrapped__() is half
+
+
+@pytest.mark.parametrize(
+    ("where", "name", "value"),
+    [(torch.ops, "mkldnn", object()), (onednn, "CPUINFO", Path("/nowhere"))],
+    ids=["a torch without the operation", "nothing says what the processor is"],
+)
+def test_where_something_is_missing(monkeypatch, where, name, value):
+    here(monkeypatch)
+    monkeypatch.setattr(where, name, value)
+    assert onednn.runs_at_half_width.__wrapped__() is False
+    onednn.runs_at_half_width.cache_clear()

@@ -190,16 +190,6 @@ def test_replicas_begin_alike():
     assert_equal(net.draw(3, generator=seeded())(x).detach(), truth.expand(3, 2, -1, -1), 1e-8)
 
 
-def test_saved_and_loaded(tmp_path):
-    for name in ("dense", "convolutional"):
-        model, x = trained(name)
-        with pytest.warns(UserWarning) if name == "dense" else nullcontext():
-            net = converted(model, x, gilib.GlobalInducing(), inducing_points=x[:4])
-        gilib.save(tmp_path / name, net, gilib.Categorical())
-        found = gilib.load(tmp_path / name).network
-        assert torch.equal(found.draw(3, generator=seeded())(x), net.draw(3, generator=seeded())(x))
-
-
 def test_what_cannot_be_converted_is_named():
     odd = nn.Sequential(
         *(nn.Conv2d(2, 2, 3, groups=2), nn.Conv2d(2, 2, 3, dilation=2), nn.Conv2d(2, 2, 3, padding="same")),

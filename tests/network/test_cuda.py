@@ -10,19 +10,8 @@ import pytest
 import torch
 
 import gilib
+from gilib import training
 from gilib.randomness import Noise
-from gilib.training import (
-    IVON,
-    SGHMC,
-    VOGN,
-    Bali,
-    EarlyStopping,
-    NaturalGradient,
-    NoisyAdam,
-    NoisyKFAC,
-    Speed,
-    Vadam,
-)
 from gilib.training.gradients.replay import WARM_UP
 from tests.support import D, seeded, step_by_step
 from tests.support.zoo import NETS, REGRESSION, STRUCTURED, N, S, X, Y, close, problem, rule_of, structured
@@ -67,7 +56,7 @@ def test_a_recorded_step_is_the_step(name, estimator):
         net, likelihood, x, y = problem(name, "cuda")
         settings = {"rule": rule_of(name), "batch_size": 10, "num_samples": 2, "progress": False}
         settings["estimator"] = estimator
-        speed = Speed(replay=graphed)
+        speed = training.Speed(replay=graphed)
         history = gilib.fit(net, likelihood, x, y, steps=12, speed=speed, **settings)
         results.append([history.elbo, *net.state_dict().values()])
     close(results[1], results[0])
@@ -80,7 +69,7 @@ def test_a_recording_survives_the_graphs_of_earlier_trainings():
         for _ in range(3):
             net, likelihood, x, y = problem("gi-shared, neal", "cuda")
             gc.set_threshold(10**6)  # the graph that this makes stays until the next recording
-            speed = Speed(replay=True)
+            speed = training.Speed(replay=True)
             gilib.fit(net, likelihood, x, y, steps=5, speed=speed, progress=False, callbacks=(hurry,))
     finally:
         gc.set_threshold(*thresholds)
@@ -93,14 +82,14 @@ def hurry(steps, bound, net):
 
 
 RULES = {
-    "bali": (gilib.posteriors.Conjugate(), Bali()),
-    "bali, kept": (gilib.posteriors.Conjugate(), Bali(keep_moments=True)),
-    "vadam": (gilib.Factorised(), Vadam(0.01)),
-    "vogn": (gilib.Factorised(), VOGN(0.01)),
-    "ivon": (gilib.Factorised(), IVON(0.01)),
-    "noisy adam": (gilib.Factorised(), NoisyAdam(0.01)),
-    "noisy k-fac": (gilib.posteriors.MatrixGaussian(), NoisyKFAC(0.01)),
-    "sghmc": (gilib.PointEstimate(), SGHMC(2, window=2)),
+    "bali": (gilib.posteriors.Conjugate(), training.Bali()),
+    "bali, kept": (gilib.posteriors.Conjugate(), training.Bali(keep_moments=True)),
+    "vadam": (gilib.Factorised(), training.Vadam(0.01)),
+    "vogn": (gilib.Factorised(), training.VOGN(0.01)),
+    "ivon": (gilib.Factorised(), training.IVON(0.01)),
+    "noisy adam": (gilib.Factorised(), training.NoisyAdam(0.01)),
+    "noisy k-fac": (gilib.posteriors.MatrixGaussian(), training.NoisyKFAC(0.01)),
+    "sghmc": (gilib.PointEstimate(), training.SGHMC(2, window=2)),
     "adam": (gilib.Factorised(), gilib.Adam(0.01)),
 }
 
@@ -130,7 +119,11 @@ def test_early_stopping_goes_on_where_it_was(tmp_path):
     def start():
         net = gilib.models.mlp(2, (4,), 2, posterior=gilib.Factorised(), generator=seeded(), dtype=D).cuda()
         likelihood = copy.deepcopy(REGRESSION).cuda()
-        return net, likelihood, EarlyStopping(likelihood, X[:4].cuda(), Y[:4].cuda(), every=2, patience=2)
+        return (
+            net,
+            likelihood,
+            training.EarlyStopping(likelihood, X[:4].cuda(), Y[:4].cuda(), every=2, patience=2),
+        )
 
     def train(net, likelihood, stop, **settings):
         settings |= {"steps": 8, "callbacks": [stop], "progress": False}
@@ -145,7 +138,7 @@ def test_early_stopping_goes_on_where_it_was(tmp_path):
 
 def test_natural_gradients():
     net, likelihood = structured(STRUCTURED["coupled"]).cuda(), copy.deepcopy(REGRESSION).cuda()
-    rule = NaturalGradient(0.1)
+    rule = training.NaturalGradient(0.1)
     history = gilib.fit(net, likelihood, X.cuda(), Y[:, :1].cuda(), rule=rule, steps=4, progress=False)
     assert bool(history.elbo.isfinite().all())
 

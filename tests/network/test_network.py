@@ -1,11 +1,27 @@
-"""A network draws functions: what a draw promises, what log_pq is, and its gradient."""
+"""A network draws functions: what a draw promises, log_pq, its gradient, replicas, and exact cases."""
+
+import math
 
 import pytest
 import torch
 from torch import nn
 
 import gilib
-from tests.support import PAIRS, POSTERIORS, PRIORS, D, assert_equal, normals, seeded, small_net
+from tests.support import (
+    PAIRS,
+    POSTERIORS,
+    PRECISIONS,
+    PRIORS,
+    D,
+    assert_equal,
+    assert_mean,
+    log_evidence,
+    normals,
+    ridge,
+    seeded,
+    small_net,
+    with_ones,
+)
 
 MIXED = {
     "fac→gi": (gilib.Factorised(), gilib.GlobalInducing()),
@@ -161,3 +177,81 @@ def test_inducing_images_of_every_replica():
     assert torch.equal(gilib.Network(own, layers(), replicas=(6,)).inducing_points, own)
     with pytest.raises(ValueError, match=r"inducing_points must have shape \[M, ...\] or \[2, M, ...\]"):
         gilib.Network(own, layers(), replicas=(2,))
+
+
+R, S = 3, 2
+
+
+def test_shared_inputs_and_targets_broadcast():
+    net, x, y = small_net(gilib.GlobalInducing(), replicas=(R,)), normals(4, 2), normals(4, 2, seed=1)
+    draw = net.draw(S, generator=seeded())
+    assert draw(x).shape == (S, R, 4, 2) and draw.log_pq.shape == (S, R)
+    assert torch.equal(draw(x), draw(x.expand(R, 4, 2)))
+    likelihood = gilib.Gaussian(0.3)
+    for objective in (gilib.iwbo, lambda *a: gilib.elbo(*a, num_data=4)):
+        shared, given = objective(draw, likelihood, x, y), objective(draw, likelihood, x, y.expand(R, 4, 2))
+        assert shared.shape == (R,) and torch.equal(shared, given)
+
+
+def test_inducing_points_and_targets_may_differ_by_replica():
+    points, targets = normals(R, 4, 2), normals(R, 4, 1, seed=1)
+    net = gilib.models.mlp(2, (), 1, inducing_points=points, pseudo_outputs=targets, replicas=(R,))
+    assert torch.equal(net.inducing_points, points)
+    assert torch.equal(next(iter(net.layers)).weights.pseudo.outputs, targets)
+    shared = gilib.models.mlp(2, (), 1, inducing_points=points[0], pseudo_outputs=targets[0], replicas=(R,))
+    assert torch.equal(shared.inducing_points, points[0].expand(R, 4, 2))
+    assert shared.inducing_points.dtype == D
+
+
+def test_replicas_start_from_different_values():
+    net = small_net(gilib.Factorised(), replicas=(R,), shake=0.0)
+    means = next(iter(net.layers)).weights.scaled_mean
+    assert not torch.equal(means[0], means[1])
+
+
+NOISE = 0.07
+X = normals(9, 2, seed=1)
+Y = normals(9, 2, seed=2) + X.square()
+LIKELIHOOD = gilib.Gaussian(NOISE)
+# name: prior, and the variance of a weight as a function of the fan-in
+FIXED = {
+    "neal": (gilib.NealPrior(scale=1.7), lambda fan_in: 1.7**2 / fan_in),
+    "standard": (gilib.StandardPrior(), lambda fan_in: 1.0),
+}
+
+
+def exact_net(prior, precision="shared", bias=True):
+    """Bayesian linear regression whose inducing points are the data, pseudo-outputs as noisy as they."""
+    posterior = gilib.GlobalInducing(precision=precision, log_precision=-math.log(NOISE))
+    settings = {"bias": bias, "inducing_points": X, "pseudo_outputs": Y}
+    return gilib.models.mlp(2, (), 2, posterior=posterior, prior=prior, **settings)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", FIXED)
+def test_every_draws_elbo_and_the_iwbo_are_the_log_evidence(name, precision, bias):
+    """In a float32 default, with a noise that must not pass through it."""
+    assert torch.get_default_dtype() == torch.float32
+    prior, variance = FIXED[name]
+    features = with_ones(X) if bias else X
+    truth = log_evidence(features, Y, variance(features.shape[-1]), NOISE)
+    draw = exact_net(prior, precision, bias).draw(20, generator=seeded(3))
+    for likelihood in (LIKELIHOOD, gilib.Gaussian(NOISE, learn=True)):
+        bounds = gilib.elbo(draw, likelihood, X, Y, num_data=len(X), reduction="none")
+        assert_equal(bounds.detach(), truth.expand(20), 1e-9)
+        assert_equal(gilib.iwbo(draw, likelihood, X, Y).detach(), truth, 1e-9)
+
+
+def test_predictions_are_those_of_ridge_regression():
+    net = exact_net(gilib.NealPrior())
+    mean, covariance = ridge(with_ones(X), Y, 3.0, NOISE)
+    points = normals(6, 2, seed=5)
+    prediction = gilib.predict(net, LIKELIHOOD, points, num_samples=4000, generator=seeded(4))
+    truth = with_ones(points) @ mean
+    variance = ((with_ones(points) @ covariance) * with_ones(points)).sum(-1, keepdim=True).expand(6, 2)
+    squares = (prediction.means - truth).square()
+    assert_mean(prediction.means, truth)
+    assert_mean(squares, variance)
+    standard_error = squares.std(0) / math.sqrt(4000)
+    assert ((prediction.sd.square() - variance - NOISE).abs() < 6 * standard_error).all()

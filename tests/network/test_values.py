@@ -2,16 +2,24 @@
 
 import pytest
 import torch
+from torch import nn
 
 import gilib
 from gilib.kernels import RBF, ArcCosine, White
 from gilib.likelihoods import CorrelatedGaussian, HeteroscedasticGaussian, PerOutputGaussian
 from tests.layers.test_pinned import NETWORKS, X, network, process
 from tests.support import POSTERIORS, PRIORS, D, normals, seeded, shaken, small_net
+from tests.support.trainings import same
 from tests.support.zoo import NETS
 
 PLACES, LOCAL = normals(5, 2, seed=4), gilib.LocalInducing(4, precision="per_output")
 PARTS = ArcCosine(order=0) + RBF(ard=False) * White(0.1)
+
+
+def single():
+    return gilib.models.mlp(2, (3,), 2, prior=gilib.NealPrior(1.3), inducing_points=PLACES.float())
+
+
 MORE = {
     "GP, point": lambda: network(process(gilib.PointEstimate(num_inducing=4))),
     "a prior for every replica": lambda: small_net(
@@ -22,8 +30,16 @@ MORE = {
     ),
     "kernels in parts": lambda: network(gilib.GP(2, 2, PARTS, LOCAL, jitter=1e-3, num_features=5)),
     "side by side": lambda: network(
-        gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), torch.nn.Identity()])
+        gilib.layers.Concat([process(gilib.FreeGaussian(num_inducing=4)), nn.Identity()])
     ),
+    "blocks": lambda: network(
+        gilib.Residual([gilib.Linear(2, 4), nn.Tanh(), gilib.Linear(4, 2, gilib.Factorised())]),
+        gilib.Sequential([nn.Sequential(nn.ELU(0.5), nn.Hardtanh(-0.5, 0.25)), gilib.Linear(2, 2)]),
+    ),
+    "two axes": lambda: small_net(gilib.LocalInducing(num_inducing=4), replicas=(2, 3)),
+    "as many points as were given": lambda: small_net(gilib.LocalInducing(), points=7),
+    "single precision": single,
+    "double precision": lambda: single().double(),  # a prior's precision that was rounded stays so
 }
 # the first pairs of posteriors and priors hold each of both
 ZOO = [*list(NETS)[: len(POSTERIORS)], "conjugate", "lenet, conjugate", "resnet8, local", "structured, star"]
@@ -33,7 +49,8 @@ EVERY = {**NETWORKS, **MORE, **{name: NETS[name] for name in ZOO}}
 def made(name):
     """A network away from where it starts, and points."""
     net = shaken(EVERY[name](), 0.1)
-    return net, X if len(net.input_shape) == 1 else normals(4, *net.input_shape)
+    x = X if len(net.input_shape) == 1 else normals(4, *net.input_shape)
+    return net, x.to(net.reference_tensor().dtype)
 
 
 def changed(module):
@@ -45,7 +62,6 @@ def changed(module):
 
 
 def numbers(draw, x):
-    """All that there is to know of functions."""
     values = [draw(x), *draw.moments(x), *draw.marginals(x), draw.log_pq, draw.inducing_outputs]
     values += gilib.draws.record(draw, x).outputs
     return [None if value is None else value.detach().clone() for value in values]
@@ -73,10 +89,11 @@ def test_functions(name, face):
 @pytest.mark.parametrize("name", EVERY)
 def test_a_file_gives_them_back(name, tmp_path):
     """Specifications, settings, state and their noise: the same functions to the last bit."""
-    net, x = made(name)
-    gilib.save(tmp_path / "model", net, gilib.Categorical())
-    again = gilib.load(tmp_path / "model").network
-    assert again.config() == net.config()
+    (net, x), noise = made(name), shaken(gilib.Gaussian(0.07, learn=True, scale=10.0), 0.2)
+    gilib.save(tmp_path / "model", net, noise)
+    again, likelihood, normalisation, config = gilib.load(tmp_path / "model")
+    assert again.config() == net.config() and likelihood.config() == noise.config()
+    assert same([net, noise], [again, likelihood]) and normalisation is config is None
     for face, points in (("draw", ()), ("estimate", (len(x),)), ("joint_draw", (len(x),))):
         drawn = (getattr(own, face)(2, *points, generator=seeded()) for own in (again, net))
         assert_same(*(numbers(each, x) for each in drawn))

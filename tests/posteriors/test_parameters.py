@@ -1,12 +1,13 @@
-"""What posteriors over weights learn: how many points, from which start, in which arithmetic."""
+"""What posteriors learn: how many points, from which start, in which arithmetic."""
 
 import pytest
 import torch
 
+import gilib
 from gilib.linalg import KroneckerIdentity
-from gilib.posteriors import BuildContext, Factorised, GlobalInducing, LocalInducing
-from gilib.sites import DenseWeights
-from tests.support import assert_equal
+from gilib.posteriors import BuildContext, Factorised, GlobalInducing, LocalInducing, PropagatedGaussian
+from gilib.sites import DenseWeights, InducingOutputs
+from tests.support import D, assert_equal, normals
 from tests.support.oracles import assert_mean_within, draw_weights, normal
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -121,3 +122,50 @@ def test_in_which_arithmetic_the_factor_is_taken(settings, well_scaled, weakest,
     prior = KroneckerIdentity(torch.tensor([weakest, 10.0], dtype=SINGLE).diag(), 2)
     assert module.condition(features, prior).precision.dtype == expected
     assert all(value.dtype == SINGLE for value in draw_weights(module, features, prior, noise))
+
+
+M, TWO = 4, 2
+
+
+@pytest.mark.parametrize(
+    ("last", "scale", "start"), [(True, None, 1.0), (False, None, 0.1), (True, 0.3, 0.3)]
+)
+def test_where_a_free_gaussian_starts(last, scale, start):
+    spec = gilib.FreeGaussian(M, scale)
+    module = spec.build(InducingOutputs(M, TWO), BuildContext(dtype=D, last=last, replicas=(3,)))
+    assert torch.equal(module.mean, torch.zeros(3, M, TWO, dtype=D))
+    assert_equal(module.root.detach(), (start * torch.eye(M, dtype=D)).expand(3, TWO, M, M))
+
+
+def test_the_last_propagated_layer_starts_at_the_targets():
+    x, y = normals(6, 1, seed=1), normals(6, 1, seed=2)
+    net = gilib.models.deep_gp(
+        1, 1, 2, posterior=PropagatedGaussian(), inducing_points=x, pseudo_outputs=y, dtype=D
+    )
+    hidden, last = (module for module in net.modules() if type(module).__name__ == "PropagatedInducing")
+    assert torch.equal(last.mean, y)
+    assert not hidden.mean.any()
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (gilib.Linear(2, 1, gilib.FreeGaussian(3)), "FreeGaussian is over the inducing outputs.*in gilib.GP"),
+        (gilib.Linear(2, 1, PropagatedGaussian()), "PropagatedGaussian is over the inducing outputs"),
+        (gilib.GP(2, 1, posterior=gilib.FreeGaussian()), "say how"),
+        (gilib.GP(2, 1, posterior=PropagatedGaussian()), "PropagatedGaussian needs inducing points"),
+    ],
+)
+def test_refusals(layer, message):
+    with pytest.raises(ValueError, match=f"layer 0: {message}"):
+        gilib.Network(None, [layer])
+
+
+def test_a_factor_whose_diagonal_meets_zero_does_not_end_a_training():
+    """A first step of Adam is as long as its rate: a start of that size may land on zero exactly."""
+    x = normals(12, 1, seed=1)
+    net = gilib.models.sparse_gp(1, 1, inducing_points=x[:4], dtype=D)
+    with torch.no_grad():
+        next(iter(net.layers)).weights.root[0, 1, 1] = 0.0
+    history = gilib.fit(net, gilib.Gaussian(0.1), x, x.sin(), steps=3, num_samples=1, progress=False)
+    assert bool(history.elbo.isfinite().all())

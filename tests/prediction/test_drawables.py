@@ -116,7 +116,6 @@ def test_a_deep_ensemble_of_point_estimates_is_one_function_for_each_member(tmp_
 
 
 def states_of(nets):
-    """Parameters of several networks, stacked by name."""
     parameters, _ = torch.func.stack_module_state(nets)
     return {name: value.detach() for name, value in parameters.items()}
 

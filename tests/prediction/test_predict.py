@@ -1,4 +1,4 @@
-"""Predictions with drawn functions, in batches, by replica and in the units of the data."""
+"""Predictions with drawn functions, or every point by itself; in batches, by replica, in any units."""
 
 import math
 import warnings
@@ -11,7 +11,7 @@ from torch import nn
 
 import gilib
 from gilib.data import Normalisation
-from tests.support import D, assert_equal, normals, seeded, small_net
+from tests.support import D, assert_equal, normals, seeded, shaken, small_net
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +81,6 @@ def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas)
 
 
 class Laplace(gilib.likelihoods.Likelihood):
-    """A likelihood that a reader writes."""
-
     def distribution(self, outputs):
         return torch.distributions.Laplace(outputs, 0.5, validate_args=False)
 
@@ -145,7 +143,6 @@ def test_labels_as_pseudo_outputs():
 
 @pytest.fixture(scope="module")
 def on_yacht():
-    """A network that has seen normalised inputs of yacht, with the split."""
     split = gilib.data.load_uci("yacht").split(0)
     start = {"inducing_points": split.train_x[:5], "pseudo_outputs": split.train_y[:5]}
     net = gilib.models.mlp(6, (3,), 1, generator=seeded(), **start)
@@ -194,3 +191,143 @@ def test_a_network_that_gives_no_numbers_is_warned_of(pointwise):
     with pytest.warns(UserWarning, match="drawn functions give no numbers .* predictions are NaN"):
         found = gilib.predict(net, gilib.Gaussian(0.1), normals(3, 2), 2, pointwise=pointwise)
     assert bool(found.mean.isnan().all())
+
+
+TIMES = 1.7e9 + np.sort(np.random.default_rng(0).uniform(0.0, 600.0, 50))[:, None]  # seconds since 1970
+VALUES = np.stack([np.sin(TIMES[:, 0] / 60.0), np.cos(TIMES[:, 0] / 60.0)], 1)
+LIKELIHOODS = {
+    "one noise": lambda: gilib.Gaussian(0.3),
+    "correlated": lambda: gilib.likelihoods.CorrelatedGaussian(2, learn=True),
+}
+
+
+def model(**settings):
+    return gilib.models.mlp(1, (5,), 2, posterior=gilib.Factorised(), generator=seeded(), **settings)
+
+
+def predicted(net, likelihood, x, normalisation):
+    return gilib.predict(net, likelihood, x, 20, normalisation=normalisation, generator=seeded(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, D])
+def test_arrays_keep_their_digits_until_they_are_normalised(dtype):
+    net, normalisation = model(dtype=dtype), Normalisation.fit(TIMES, VALUES)
+    tensor, noise = torch.from_numpy(TIMES), gilib.Gaussian(0.3)
+    found, wanted = (predicted(net, noise, x, normalisation) for x in (TIMES, tensor))
+    assert torch.equal(found.means, wanted.means)
+    inside = predicted(net, noise, normalisation.x(tensor).to(dtype), None)
+    assert_equal(normalisation.y(found.mean), inside.mean.double(), 1e-6)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("targets", [np.asarray, torch.from_numpy])
+def test_an_offset_of_the_targets_changes_no_density(name, targets):
+    net, likelihood, found = model(), LIKELIHOODS[name](), []
+    for offset in (0.0, 1e6, 1e8):
+        normalisation = Normalisation.fit(TIMES, VALUES + offset)
+        prediction = predicted(net, likelihood, TIMES, normalisation)
+        assert prediction.mean.dtype == D
+        found.append(prediction.log_prob(targets(VALUES + offset)))
+        assert_equal(prediction.mean - offset, predicted(net, likelihood, TIMES, NEAR).mean, 1e-6)
+    assert_equal(found[1], found[0], 1e-6)
+    assert_equal(found[2], found[0], 1e-5)
+
+
+NEAR = Normalisation.fit(TIMES, VALUES)
+
+
+def test_students_predictions_keep_their_digits_too():
+    net = gilib.models.mlp(1, (5,), 2, posterior=gilib.posteriors.Conjugate())
+    likelihood = gilib.Gaussian(1.0, learn=True)
+    x, y = (torch.from_numpy(v).float() for v in (NEAR.x(TIMES), NEAR.y(VALUES)))
+    gilib.fit(net, likelihood, x, y, steps=3, rule=gilib.training.Bali(), num_samples=1, progress=False)
+    found = []
+    for offset in (0.0, 1e7):
+        settings = {"normalisation": Normalisation.fit(TIMES, VALUES + offset), "generator": seeded(3)}
+        prediction = gilib.prediction.predict_student(net, TIMES, 20, **settings)
+        found.append(prediction.log_prob(VALUES + offset))
+    assert_equal(found[1], found[0], 1e-6)
+
+
+def test_a_replica_that_broke_down_leaves_the_others_alone():
+    net = small_net(gilib.GlobalInducing(), replicas=(3,))
+    likelihood = gilib.Gaussian(0.1, learn=True, replicas=(3,)).to(D)
+    x, y = normals(9, 2), normals(9, 2, seed=1)
+    rule, seeds = gilib.Adam([0.01, 1e4, 0.02]), [0, 1, 2]
+    settings = {"rule": rule, "seed": seeds, "on_divergence": "freeze", "progress": False, "num_samples": 1}
+    history = gilib.fit(net, likelihood, x, y, steps=40, **settings)
+    assert (history.diverged_at >= 0).tolist() == [False, True, False]
+    with torch.no_grad():
+        next(p for name, p in net.named_parameters() if "log" in name)[1] = float("nan")
+    with pytest.warns(UserWarning, match=r"replicas \[1\] give no numbers .* their predictions are NaN"):
+        prediction = gilib.predict(net, likelihood, x, 5)
+    assert prediction.mean[[0, 2]].isfinite().all() and prediction.log_prob(y)[[0, 2]].isfinite().all()
+    assert prediction.mean[1].isnan().all()
+    member = r"members \[1\] give no numbers .* leave them out of the ensemble, whose predictions are NaN"
+    with pytest.warns(UserWarning, match=member):
+        assert gilib.predict(gilib.Ensemble(net), likelihood, x, 5).mean.isnan().all()
+
+
+NEW = normals(5, 2, seed=2)
+NOISE = gilib.Gaussian(0.2).to(D)
+
+
+def structured():
+    own = {"family": gilib.structured.StripesAndArrow(), "inducing_points": X[:5], "dtype": D}
+    return shaken(gilib.models.structured_gp(2, 1, 2, width=2, **own), 0.2)
+
+
+def processes(depth, posterior=gilib.GlobalInducing(), **settings):  # noqa: B008
+    shared = {"inducing_points": X[:5], "generator": seeded(), "dtype": D, "num_features": 1000} | settings
+    return shaken(gilib.models.deep_gp(2, 2, depth, posterior=posterior, **shared), 0.2)
+
+
+NETS = {
+    "factorised": lambda: small_net(gilib.Factorised()),
+    "global inducing": lambda: small_net(gilib.GlobalInducing()),
+    "replicas": lambda: small_net(gilib.Factorised(), replicas=(2,)),
+    "deep GP": lambda: processes(2),
+    "deep GP, free": lambda: processes(2, gilib.FreeGaussian()),
+    "stripes and arrow": structured,
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_marginals_are_those_of_functions(name):
+    """Means, and second moments, of both within six standard errors of their difference."""
+    net, samples = NETS[name](), 500
+    settings = {"batch_size": 2 if name == "replicas" else None, "pointwise": True}
+    found = gilib.predict(net, NOISE, NEW, samples, generator=seeded(1), **settings)
+    drawn = gilib.predict(net, NOISE, NEW, samples, generator=seeded(2))
+    for power in (1, 2):
+        # the sparse features of a function's prior part have an error of their own, small at five hundred
+        parts = [
+            p.means**power + (p.component_sd.square().expand_as(p.means) if power == 2 else 0.0)
+            for p in (found, drawn)
+        ]
+        error = sum(part.var(0) / samples for part in parts).sqrt()
+        gap = (parts[0].mean(0) - parts[1].mean(0)).abs()
+        assert bool((gap < 6.0 * error + 0.01 * parts[1].mean(0).abs()).all()), (name, power)
+
+
+def test_one_process_is_exact_at_any_number_of_draws():
+    net = processes(1, gilib.FreeGaussian())
+    few = gilib.predict(net, NOISE, NEW, 1, pointwise=True, generator=seeded(3))
+    many = gilib.predict(net, NOISE, NEW, 7, generator=seeded(3))
+    assert_equal(few.mean, many.mean)
+    assert_equal(few.sd, many.sd)
+
+
+def test_every_point_has_noise_of_its_own():
+    """A point that stands there twice is drawn twice."""
+    net, twice = small_net(gilib.Factorised()), NEW[[0, 0]]
+    alone = gilib.predict(net, NOISE, twice, 50, pointwise=True, generator=seeded(4))
+    together = gilib.predict(net, NOISE, twice, 50, generator=seeded(4))
+    assert torch.equal(together.means[:, 0], together.means[:, 1])
+    assert not torch.isclose(alone.means[:, 0], alone.means[:, 1]).any()
+
+
+def test_ensembles_are_refused():
+    net = small_net(gilib.Factorised(), replicas=(2,))
+    with pytest.raises(TypeError, match="pointwise=True is for a network, Ensemble draws functions"):
+        gilib.predict(gilib.Ensemble(net), NOISE, NEW, pointwise=True)

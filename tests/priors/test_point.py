@@ -1,4 +1,4 @@
-"""A prior scale learned as a point: its optimum is that of the evidence, where that is known."""
+"""A prior scale learned as a point, by the evidence; replicas with different priors in one program."""
 
 import math
 
@@ -7,8 +7,8 @@ import torch
 
 import gilib
 import gilib.baselines.hamiltonian
-from gilib.priors import NealPrior
-from tests.support import D, assert_equal, log_evidence, normals, seeded, small_net, with_ones
+from gilib.priors import NealPrior, PerReplica
+from tests.support import PRIORS, D, assert_equal, log_evidence, normals, seeded, small_net, with_ones
 from tests.support.oracles import prior_module, site
 
 NOISE = 0.07
@@ -63,3 +63,52 @@ def test_what_is_refused():
         LEARNED.build(site(2), torch.zeros(())).load_state_dict(prior_module(NealPrior(), 2).state_dict())
     with pytest.raises(TypeError, match=r"needs fixed prior variances .* got NealPrior\(learn=True\)"):
         gilib.baselines.hamiltonian.prior_scales((2, 1), LEARNED)
+
+
+NAMES = ("scale", "neal", "standard", "scale")
+R = len(NAMES)
+MIXED = PerReplica(tuple(PRIORS[name] for name in NAMES))
+SETS, THEIRS = normals(R, 6, 2, seed=1), normals(R, 6, 2, seed=2)
+POSTERIORS = [gilib.GlobalInducing(precision="per_output"), gilib.Factorised()]
+
+
+def single_noise(noise, single, joint):
+    """The noise of one replica without the normals that its prior does not take, layer by layer."""
+    parts, position = [], 0
+    for mine, theirs in zip(single.layers, joint.layers, strict=True):
+        own, theirs_own = (
+            layer.hyperparameters.noise_size if layer.noise_size else 0 for layer in (mine, theirs)
+        )
+        parts.append(noise[..., position : position + own])
+        parts.append(noise[..., position + theirs_own : position + theirs.noise_size])
+        position += theirs.noise_size
+    return torch.cat(parts, -1)
+
+
+@pytest.mark.parametrize("posterior", POSTERIORS, ids=["gi", "fac"])
+def test_bounds_and_gradients_together_and_one_by_one(posterior):
+    joint, likelihood = small_net(posterior, MIXED, points=4, replicas=(R,)), gilib.Gaussian(0.2)
+    noise = normals(2, R, joint.noise_size)
+    bound = gilib.elbo(joint.draw(noise=noise), likelihood, SETS, THEIRS, num_data=6)
+    bound.sum().backward()
+    for r, name in enumerate(NAMES):
+        single = small_net(posterior, PRIORS[name], points=4)
+        pairs = [
+            (p, joint.get_parameter(key.replace(".hyperparameters.", ".hyperparameters.members.0.")))
+            for key, p in single.named_parameters()
+        ]
+        for own, shared in pairs:
+            own.data.copy_(shared.data[r])
+        drawn = single.draw(noise=single_noise(noise[:, r], single, joint))
+        alone = gilib.elbo(drawn, likelihood, SETS[r], THEIRS[r], num_data=6)
+        assert_equal(bound[r].detach(), alone.detach(), 1e-10)
+        alone.backward()
+        for own, shared in pairs:
+            assert_equal(shared.grad[r], own.grad, 1e-9)
+
+
+def test_what_replicas_refuse():
+    with pytest.raises(TypeError, match=r"priors\[1\] must have one scale per layer, got SpatialIWPrior"):
+        PerReplica((gilib.NealPrior(), gilib.SpatialIWPrior()))
+    with pytest.raises(ValueError, match=r"4 priors for a network with replicas=\(4,\), this one has"):
+        small_net(gilib.Factorised(), MIXED, replicas=(3,))

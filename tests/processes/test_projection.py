@@ -16,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 @pytest.fixture(scope="module", autouse=True, params=["one by one", "at once"])
 def arrangement(request):
-    """Whatever their size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projection, "MIN_PRODUCTS", 0 if request.param == "one by one" else 2**62)
         yield request.param
@@ -41,7 +40,6 @@ def close(ours, theirs, tolerance=1e-11):
 
 
 def plain(kernel, inverse, mean, covariance):
-    """By einsum, term by term."""
     white = torch.einsum("...mk,...nk->...nm", inverse, kernel)
     first = torch.einsum("...nm,...mo->...no", white, mean)
     square = torch.einsum("...nm,...nm->...n", white, white)[..., None]
@@ -59,7 +57,6 @@ def parts(leads, points, size, outputs, generator, spread):
 
 
 def found(*inputs):
-    """Without what is not there."""
     return tuple(value for value in project(*inputs)[:3] if value is not None)
 
 

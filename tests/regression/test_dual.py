@@ -46,7 +46,6 @@ def precision_of(kind, generator, *shape):
 
 
 def routes(kind, features, targets, precision, prior):
-    """The dual and the primal posterior."""
     if kind == "full":
         whitened = precision.mT @ features, precision.mT @ targets, torch.ones_like(features[..., :1])
         return regress_dual(*whitened, prior), regress(full_statistics(features, targets, precision), prior)

@@ -45,7 +45,6 @@ def route(request, monkeypatch):
 
 
 def plain_gram(features, weights):
-    """A_o by one sum over all indices."""
     return torch.einsum("...mi,...om,...mj->...oij", *broadcast_leads(features, weights), features)
 
 
@@ -92,7 +91,6 @@ def leads_of(sizes, axes):
 
 
 def assert_plain(features, weights):
-    """The Gram matrices and their gradients are those of the sum."""
     features, weights = features.requires_grad_(), weights.requires_grad_()
     gram = weighted_gram(features, weights)
     torch.testing.assert_close(gram, gram.mT, **EXACT)

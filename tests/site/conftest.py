@@ -19,13 +19,10 @@ ARGUMENTS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
 
 
 def pages():
-    """Paths of the book's own pages, below the site."""
     return sorted(path.relative_to(SITE).as_posix() for path in (SITE / "book").rglob("*.html"))
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves without writing a line per request."""
-
     def log_message(self, format, *args):
         """Nothing."""
 

@@ -67,7 +67,6 @@ def axe(found):
 
 
 def violations(found, where, options):
-    """Serious and critical ones."""
     settings = options | {"resultTypes": ["violations"], "preload": False}
     rules = found.page.evaluate("(given) => axe.run(...given)", [where, settings])["violations"]
     return [
@@ -78,7 +77,6 @@ def violations(found, where, options):
 
 
 def shape(found, *widths):
-    """What overflows or is cut off."""
     problems = []
     for width in widths:
         found.resize(width)

@@ -19,7 +19,6 @@ WORDS = "pandas.get_dummies"
 
 
 def mixed(*cells):
-    """Some cells, then a number as a word."""
     return [*cells, *["3"] * (ROWS - len(cells))]
 
 

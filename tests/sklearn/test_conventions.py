@@ -1,4 +1,7 @@
-"""scikit-learn's own checks, its searches and pipelines, random states, and fits that fail."""
+"""scikit-learn's own checks, searches and pipelines, random states, fits that fail, many rows and classes."""
+
+import warnings
+import weakref
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import gilib
+from gilib.recipes import bound
 from gilib.sklearn import BayesianClassifier, BayesianRegressor
+from tests.support import seeded
 
 QUICK = {"hidden": (10,), "steps": 5, "lr": 0.1, "num_samples": 5, "random_state": 0}
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -104,3 +109,80 @@ def test_another_default_device_and_models_that_hold_nan_are_refused(kind, y):
     for use in (model.predict, model.sample_y):
         with pytest.raises(ValueError, match="the model holds NaN or infinity in inducing_points"):
             use(X)
+
+
+FEW = np.random.default_rng(0).normal(size=(40, 2))
+SHORT = {"steps": 2, "num_samples": 5, "random_state": 0}
+
+
+def test_the_bound_of_many_rows_takes_fewer_draws(monkeypatch):
+    x = torch.from_numpy(FEW).float()
+    net, likelihood = gilib.recommended("network").build(x, x[:, :1])
+
+    def value(draws):
+        return bound(net, likelihood, x, x[:, :1], num_samples=draws, generator=seeded())
+
+    assert value(None) == value(100)
+    monkeypatch.setattr("gilib.recipes.base.EVALUATIONS", 130)
+    assert value(None) == value(3) != value(100)
+    monkeypatch.setattr("gilib.recipes.base.EVALUATIONS", 10)
+    assert value(None) == value(1)
+
+
+def test_functions_of_many_classes_are_held_for_fewer_rows():
+    labels = np.arange(300) % 150
+    x = np.random.default_rng(1).normal(size=(700, 2))
+    model = BayesianClassifier("network", **SHORT).fit(x[:300], labels)
+    assert [batch.mean.shape for batch in model._batches(x)] == [(666, 150), (34, 150)]
+    np.testing.assert_allclose(model.predict_proba(x)[-20:], model.predict_proba(x[-20:]))
+    assert model.sample_y(x, 3).shape == (700, 3)
+
+
+def test_a_process_of_hundreds_of_classes_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr("gilib.recipes.processes.MOST", 4000)
+    labels = np.arange(40) % 4
+    with pytest.raises(ValueError, match="process of 4 outputs has a covariance of 40 .* num_inducing=31 or"):
+        BayesianClassifier("gp", **SHORT).fit(FEW, labels)
+    assert BayesianClassifier("gp", num_inducing=31, **SHORT).fit(FEW, labels).n_iter_ == 2
+    with pytest.warns(UserWarning, match="gp cannot be trained and is left out"):
+        assert set(BayesianClassifier("auto", **SHORT).fit(FEW, labels).elbos_) == {"network", "deep_gp"}
+
+
+def test_a_process_of_many_rows_says_how_long_it_takes(monkeypatch):
+    monkeypatch.setattr("gilib.sklearn.estimator.MANY_ROWS", 39)
+    with pytest.warns(UserWarning, match="gp: a process reads all 40 rows .* takes about 0.0002 hours"):
+        BayesianRegressor("gp", **SHORT).fit(FEW, FEW[:, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BayesianRegressor("network", **SHORT).fit(FEW, FEW[:, 0])
+        BayesianRegressor("gp", likelihood="student", **SHORT).fit(FEW, FEW[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "methods"),
+    [
+        (BayesianRegressor, ["predict", "predict_interval"]),
+        (BayesianClassifier, ["predict", "predict_proba", "predict_log_proba", "predict_entropy"]),
+    ],
+)
+def test_outputs_of_all_functions_are_never_held_together(kind, methods, monkeypatch):
+    """Of 3500 rows, evaluated a thousand at a time: what is drawn of a batch is gone with it."""
+    model = kind("network", **SHORT).fit(FEW, FEW[:, 0] > 0.0)
+    rows = np.random.default_rng(1).normal(size=(3500, 2))
+    likelihood, seen, most = type(model.likelihood_), [], []
+    plain = likelihood.predictive
+
+    def watched(self, outputs, *rest):
+        seen.append(weakref.ref(outputs))
+        most.append(sum(part().shape[-2] for part in seen if part() is not None))
+        return plain(self, outputs, *rest)
+
+    monkeypatch.setattr(likelihood, "predictive", watched)
+    for method in methods:
+        seen.clear()
+        found = getattr(model, method)(rows)
+        assert len(seen) == 4 and max(most) <= 2000
+        again = getattr(model, method)(rows[3100:3200])
+        axis = 1 if method == "predict_interval" else 0
+        whole = np.take(np.asarray(found), np.arange(3100, 3200), axis)
+        np.testing.assert_allclose(whole, again, rtol=1e-9)

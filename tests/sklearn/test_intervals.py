@@ -41,7 +41,6 @@ def by_hand(members):
 
 
 def check(found, groups):
-    """A table against lists of rows."""
     assert list(found.table.index) == ["all", *groups]
     for name, members in {"all": range(90), **groups}.items():
         assert tuple(found.table.loc[name, ["rows", "inside"]]) == by_hand(members)
@@ -83,7 +82,6 @@ def whole():
 
 @pytest.fixture
 def fitted(whole):
-    """A model of its own."""
     return pickle.loads(pickle.dumps(whole))
 
 

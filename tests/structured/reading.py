@@ -54,7 +54,6 @@ def network(family, shape=DEEP, *, inputs=2, replicas=(), seed=0, jitter=1e-3, *
 
 
 def layer_of(net) -> StructuredGP:
-    """The structured layer."""
     (layer,) = net.layers
     return layer
 
@@ -73,7 +72,6 @@ def strips(net):
 
 
 def unknowns(net):
-    """How many inducing outputs there are."""
     return sum(mean.shape[-2:].numel() for mean in layer_of(net).weights.means)
 
 

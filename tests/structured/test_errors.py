@@ -1,4 +1,4 @@
-"""Bad input of structured deep GPs: what was wanted, what came, what to do, before any work."""
+"""Bad input of structured deep GPs, before any work; their paths, and other layers beside them."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ import torch
 import gilib
 from gilib.linalg import FactorisationError
 from gilib.models import structured_gp
-from gilib.structured import FullyCoupled, Process, StructuredGP
-from tests.support import D, normals, refusals, seeded
+from gilib.structured import FullyCoupled, Process, StripesAndArrow, StructuredGP
+from tests.support import D, assert_equal, normals, refusals, seeded, shaken
 
 Z = normals(5, 2)
 
@@ -88,3 +88,37 @@ def test_duplicated_inducing_inputs_and_extreme_lengthscales_survive(lengthscale
     bound = gilib.elbo(estimate, gilib.Gaussian(0.1), x, x[:, :1], num_data=6)
     gradients = torch.autograd.grad(bound, list(net.parameters()))
     assert all(bool(torch.isfinite(value).all()) for value in (bound, *gradients))
+
+
+X = normals(12, 3, seed=1)
+Y = torch.sin(X.sum(-1, keepdim=True))
+STARTS = normals(6, 3, seed=2)
+
+
+def deep(family):
+    settings = {"family": family, "inducing_points": STARTS, "generator": seeded(), "num_features": 16}
+    return shaken(structured_gp(3, 1, 3, width=2, **settings), 0.2)
+
+
+def test_a_draw_is_a_path_through_every_layer():
+    """One function: at points together and apart; its parts can be recorded."""
+    draw = deep(FullyCoupled()).draw(3, generator=seeded(1))
+    assert_equal(draw(X), torch.cat([draw(X[:5]), draw(X[5:])], -2), 1e-10)
+    steps = gilib.record(draw.function, X).steps
+    shapes = [(3, 12, 2), (12, 2), (3, 12, 2), (3, 12, 2), (3, 12, 1)]  # the first mean function has no draws
+    assert [tuple(step.output.shape) for step in steps] == shapes
+    estimate = deep(StripesAndArrow()).estimate(4, 12, generator=seeded(1))
+    outputs = estimate.function.functions[0].outputs(X)
+    assert [tuple(value.shape) for value in outputs] == [(4, 12, 2), (4, 12, 2), (4, 12, 1)]
+    assert_equal(outputs[-1], estimate(X))
+
+
+def test_beside_other_layers_and_with_labels():
+    """Below a linear layer with its own posterior; classes as targets; several outputs that depend."""
+    first = Process(3, 2, mean=gilib.layers.FixedLinear(3, 2), inducing_inputs=STARTS)
+    layer = StructuredGP([first, Process(2, 4, num_inducing=6)], FullyCoupled())
+    net = gilib.Network(STARTS, [layer, torch.nn.Tanh(), gilib.Linear(4, 3)], generator=seeded(), dtype=D)
+    labels = torch.arange(12) % 3
+    history = gilib.fit(net, gilib.Categorical(), X, labels, steps=5, num_samples=2, progress=False)
+    assert bool(torch.isfinite(history.elbo).all())
+    assert gilib.predict(net, gilib.Categorical(), X, num_samples=3).mean.shape == (12, 3)
