@@ -88,7 +88,9 @@ def process():
 
 
 @pytest.mark.parametrize(
-    ("make", "samples"), [(lambda: ensemble().net, 4), (process, 1), (process, 4)], ids=str
+    ("make", "samples"),
+    [(lambda: ensemble().net, 4), (process, 1), (process, 4)],
+    ids=["network", "one", "process"],
 )
 def test_an_ensemble_predicts_as_the_mixture_of_its_members(make, samples):
     """With a noise for every member; against one prediction per member, averaged.

@@ -230,7 +230,9 @@ class Forgets(gilib.training.Rule):
         return ForgetfulRule(problem)
 
 
-@pytest.mark.parametrize("settings", [{"callbacks": [Forgetful()]}, {"rule": Forgets()}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"callbacks": [Forgetful()]}, {"rule": Forgets()}], ids=["callback", "rule"]
+)
 def test_a_state_that_cannot_be_taken_back_is_an_error(settings, tmp_path):
     train(tmp_path / "run", **settings)
     with pytest.raises(NotImplementedError, match=r"Forgetful\w* has a state_dict and no load_state_dict"):
