@@ -242,6 +242,7 @@ def test_a_process_is_as_sure_as_labels_left_out_allow():
     sharp, last = model.log_prob(X[200:], labels[200:]).mean(), model.net_.layers[-1]
     error = model.calibration(X[200:], labels[200:]).error
     last.matrix *= model.temperature_
+    torch.testing.assert_close(last.matrix @ last.matrix.mT, torch.eye(2, dtype=last.matrix.dtype))
     assert model.temperature_ < 0.7
     assert sharp > model.log_prob(X[200:], labels[200:]).mean() + 0.004
     assert error < model.calibration(X[200:], labels[200:]).error

@@ -134,7 +134,7 @@ def logits(found, x):
 @pytest.mark.parametrize("spread", [1.0, 1.2], ids=["best", "near"])
 def test_a_point_left_out_is_predicted_as_by_the_others(count, spread):
     """By Q of the others alone, for every third point; under Q of all points labels are likelier."""
-    net, found = model(count, X[::3])
+    net, found = model(count, X[::6])
     found.solve_posterior(X, LABELS[count], ONES)
     found.process.posterior.root.data.mul_(spread)
 
@@ -145,7 +145,7 @@ def test_a_point_left_out_is_predicted_as_by_the_others(count, spread):
     assert (log_probability(logits(found, X), LABELS[count]) - left_out).max() > 0.2
     for n in range(0, 30, 3):
         others = torch.arange(30) != n
-        _, alone = model(count, X[::3])
+        _, alone = model(count, X[::6])
         alone.solve_posterior(X[others], LABELS[count][others], ONES[others])
         truth = log_probability(logits(alone, X[n, None]), LABELS[count][n, None])
         assert abs(float(left_out[n] - truth)) < 0.05
