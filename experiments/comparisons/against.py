@@ -64,7 +64,7 @@ class AgainstConfig:
     fresh: int = 0
 
 
-EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 4}  # current editions of the recommendations
+EDITIONS = {"network": 4, "gp": 4, "heteroscedastic_gp": 5}  # current editions of the recommendations
 OF_CLASSES = EDITIONS | {"gp": 5}
 FRESH, FEW = 10_000, 100  # new points of two moons; the second number is for smoke scale
 

@@ -19,25 +19,20 @@ from gilib.recipes.processes import JITTER, SD, ProcessRecipe, first_that_factor
 from gilib.training import Collapsed, fit
 from gilib.validation import check_tensor
 
-FEW_STEPS, WIDE = 6, 0.3  # of the second start: steps of the mean, and the initial variance of its noise
-
 
 @dataclass(frozen=True)
 class HeteroscedasticProcessRecipe(Recipe):
     """Two Gaussian processes, for the mean and for the log variance of the noise; for regression.
 
     The process of the mean is trained with constant noise, on some of the rows; from there
-    `gilib.training.Collapsed` trains both on all rows, in float64. But a mean that already fits all it can
-    leaves nothing for varying noise to explain. So a second search starts from a mean after very few steps,
-    with large noise. A few steps of both on some of the rows tell which start has the better bound.
+    `gilib.training.Collapsed` trains both on all rows, in float64.
 
     Args:
         steps: largest number of L-BFGS steps with varying noise.
         num_samples: without effect here, because bounds are in closed form.
         tolerance: nats per point; training ends after three steps in a row that gain less.
-        trial: number of steps of each of the two searches on some of the rows.
         num_inducing: largest number of inducing points of the noise's process, and the number of rows that
-            decide on kernel and start.
+            decide on the kernel.
         mean: recipe of the mean's process.
         noise_kernel: kernel of the log variance; it varies by ±1.4 at the start, and its lengthscale is in
             units of √D.
@@ -50,7 +45,6 @@ class HeteroscedasticProcessRecipe(Recipe):
     steps: Count = 400
     num_samples: Count = 1
     tolerance: Positive = 3e-4
-    trial: Count = 15
     mean: ProcessRecipe = field(default_factory=ProcessRecipe)
     noise_kernel: RBF = RBF(variance=2.0, log_lengthscale_sd=SD)
 
@@ -87,20 +81,9 @@ class HeteroscedasticProcessRecipe(Recipe):
         candidates = tried.candidates(x[few], y[few], weights)
         rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
         mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
-        steps = min(self.trial, options.get("steps") or self.steps)
-        short = {"steps": steps, "weights": weights, "progress": False}
-
-        def bound(start: Trained) -> float:
-            trained = self._climb(x[few], y[few], slice(None), slice(None), start, short)
-            return float(trained.history.elbo[-1])
-
-        def train(own: ProcessRecipe, known: Trained) -> Trained:
-            hardly = replace(own, steps=FEW_STEPS, noise_variance=WIDE)
-            wide = hardly.climb(x[few], y[few], slice(None), progress=False, weights=weights)
-            start = wide if bound(wide) > bound(known) else known
-            return self._climb(x, y, mean_rows, noise_rows, start, options)
-
-        return first_that_factorises(candidates, train)
+        return first_that_factorises(
+            candidates, lambda _, start: self._climb(x, y, mean_rows, noise_rows, start, options)
+        )
 
     def _climb(
         self,
