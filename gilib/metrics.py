@@ -200,60 +200,6 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     return (below + not_above).double().mean() / (2 * len(negative))
 
 
-def true_positive_rates(positive: Tensor, negative: Tensor, false_positive_rates: Tensor) -> Tensor:
-    """Return the receiver operating characteristic of a score: true positive rates at false positive rates.
-
-    Each threshold is the lowest one that at most the given fraction of negative scores exceeds.
-
-    Args:
-        positive: scores of positive points, as for `auroc`, `[N]`.
-        negative: scores of negative points, `[M]`.
-        false_positive_rates: `[P]`, from 0 to 1.
-
-    Returns:
-        `[P]`, float64.
-
-    >>> true_positive_rates(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5, 1.0]))
-    tensor([0.5000, 1.0000, 1.0000], dtype=torch.float64)
-    """
-    positive, negative = _scores(positive, negative)
-    rates = _check_tensor(false_positive_rates, "false positive rates").double()
-    if rates.dim() != 1 or not bool(((rates >= 0) & (rates <= 1)).all()):
-        raise ValueError(f"false positive rates must be [P], from 0 to 1, got {false_positive_rates}")
-    thresholds = torch.cat([negative.sort(descending=True).values, negative.new_full((1,), -torch.inf)])
-    allowed = (rates * (1.0 + 1e-6) * len(negative)).long().clamp(max=len(negative))  # 0.3 · 10 is 3
-    return (positive > thresholds[allowed.to(negative.device)][:, None]).double().mean(-1)
-
-
-def area_under_curve(probabilities: Tensor, labels: Tensor) -> Tensor:
-    """Return how well probabilities rank points by class: `auroc` of class 1, or its mean over all classes.
-
-    With more than two classes, each is compared with all others (one-vs-rest), with equal weights.
-
-    Args:
-        probabilities: `[N, O]`, O at least 2.
-        labels: `[N]`, integers; every class must occur.
-
-    Returns:
-        A scalar, float64.
-
-    >>> area_under_curve(torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]), torch.tensor([0, 1, 1]))
-    tensor(1., dtype=torch.float64)
-    """
-    probabilities, labels = _labelled(probabilities, labels)
-    if probabilities.dim() != 2 or probabilities.shape[-1] < 2:
-        raise ValueError(
-            f"probabilities must be [N, O] of two classes or more, got {list(probabilities.shape)}"
-        )
-    classes = probabilities.shape[-1]
-    counts = torch.bincount(labels, minlength=classes)
-    if not bool((counts > 0).all()):
-        raise ValueError(f"every class must occur to be ranked, got {counts.tolist()} points of each")
-    chosen = [1] if classes == 2 else range(classes)
-    pairs = ((probabilities[labels == k, k], probabilities[labels != k, k]) for k in chosen)
-    return torch.stack([auroc(*pair) for pair in pairs]).mean()
-
-
 def _scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
     positive, negative = _check_tensor(positive, "positive"), _check_tensor(negative, "negative")
     for name, scores in (("positive", positive), ("negative", negative)):

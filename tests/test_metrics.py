@@ -102,25 +102,13 @@ def test_measures_of_classifiers_against_scikit_learn(classes):
     coarse = (normals(200, classes).softmax(-1) * 100).round() + 0.137
     probabilities = coarse / coarse.sum(-1, keepdim=True)
     labels = torch.multinomial(probabilities, 1, generator=seeded(3))[:, 0]
-    scores = probabilities[:, 1] if classes == 2 else probabilities
-    area = reference.roc_auc_score(labels, scores, multi_class="ovr")
-    assert float(metrics.area_under_curve(probabilities, labels)) == pytest.approx(area, abs=1e-12)
+    high, low = (probabilities[labels == 1, 1], probabilities[labels != 1, 1])
+    area = reference.roc_auc_score(labels == 1, probabilities[:, 1])
+    assert float(metrics.auroc(high, low)) == pytest.approx(area, abs=1e-12)
     top = reference.accuracy_score(labels, probabilities.argmax(-1))
     assert float(metrics.accuracy(probabilities, labels)) == pytest.approx(top, abs=1e-12)
     loss = reference.log_loss(labels, probabilities, labels=range(classes))
     assert float(-probabilities.log()[torch.arange(200), labels].mean()) == pytest.approx(loss, abs=1e-12)
-
-
-@pytest.mark.parametrize("ties", [2, 1000])
-def test_true_positive_rates_against_scikit_learn(ties):
-    """At every rate of false alarms, the best of scikit-learn's points that has no more of them."""
-    reference = pytest.importorskip("sklearn.metrics")
-    high, low = ((normals(size) * ties + shift).round() for size, shift in ((70, ties), (40, 0)))
-    truth = np.r_[np.ones(70), np.zeros(40)]
-    false, true, _ = reference.roc_curve(truth, np.r_[high, low], drop_intermediate=False)
-    rates = torch.linspace(0, 1, 41)
-    expected = [true[false <= float(rate) + 1e-6].max() for rate in rates]
-    assert_equal(metrics.true_positive_rates(high, low, rates), np.array(expected), 1e-12)
 
 
 def test_whole_numbers_are_numbers():
@@ -131,7 +119,7 @@ def test_whole_numbers_are_numbers():
 
 
 P, FEW, LABELS = normals(2, 6, 3).softmax(-1), torch.tensor([0, 1, 1]), torch.tensor([0, 1, 2, 0, 1, 2])
-MEASURES = (metrics.accuracy, metrics.expected_calibration_error, metrics.area_under_curve)
+MEASURES = (metrics.accuracy, metrics.expected_calibration_error)
 WRONG = [  # of every measure of classifiers
     (P[0], LABELS + 1, r"class labels must lie in 0 \.\.\. 2, got 1 \.\.\. 3"),
     (P[0] * torch.nan, LABELS, "probabilities hold NaN"),
@@ -145,9 +133,6 @@ test_what_a_measure_does_not_take = refusals(
             (lambda n=n: metrics.rmse(normals(7, 1), normals(*n)), r"\[7, 1\]")
             for n in ((7,), (1, 1), (7, 2), (6, 1))
         ),
-        (lambda: metrics.area_under_curve(torch.eye(3), FEW), "every class must occur"),
-        (lambda: metrics.area_under_curve(torch.ones(3, 1), 0 * FEW), "of two classes or more"),
-        (lambda: metrics.true_positive_rates(P[0, 0], P[0, 0], torch.tensor([1.5])), "from 0 to 1"),
         (lambda: metrics.calibration_curve(P, LABELS), "average the samples"),
         (lambda: metrics.calibration_curve(2.0 * P[0], LABELS), "must be a distribution"),
         (lambda: metrics.expected_calibration_error(P[0], LABELS, bins=0), "bins must be an integer"),

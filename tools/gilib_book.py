@@ -68,6 +68,7 @@ BY_NAME = (
     "gilib.baselines",
     "gilib.sklearn",
     "experiments",
+    "experiments.examples",
     "experiments.images",
     "experiments.labelled",
     "experiments.plots",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from experiments.kurle2024.training import CurveRecorder, TrainingConfig, build,
 from experiments.runner.experiment import Job
 from experiments.runner.records import Record
 from gilib import metrics
+from gilib.optional import require
 
 FALSE_POSITIVES = (0.0, 0.01, 0.02, 0.05, *(k / 10 for k in range(1, 11)))  # where the ROC is recorded
 
@@ -56,11 +58,14 @@ def classified(probabilities: Tensor, labels: Tensor) -> dict[str, Any]:
     """Measure accuracy, calibration and ranking of predictions `[N, O]`."""
     curve = metrics.calibration_curve(probabilities, labels)
     filled = curve.counts > 0
+    scores, truth = probabilities.cpu(), labels.cpu()
+    area = require("sklearn.metrics", "sklearn").roc_auc_score
+    auc = area(truth, scores[:, 1] if scores.shape[-1] == 2 else scores, multi_class="ovr")
     return {
         "accuracy": float(metrics.accuracy(probabilities, labels)),
         "expected_calibration_error": float(curve.error),
         "calibration_noise": float(curve.noise_level),
-        "auc": float(metrics.area_under_curve(probabilities, labels)),
+        "auc": float(auc),
         "entropy": float(metrics.entropy(probabilities).mean()),
         "calibration": {
             "confidence": rounded(curve.confidence[filled], 4),
@@ -76,11 +81,14 @@ def told_apart(inside: Tensor, outside: Tensor) -> dict[str, Any]:
         "entropy": (metrics.entropy(outside), metrics.entropy(inside)),
         "top": (-outside.max(-1).values, -inside.max(-1).values),
     }
-    rates = torch.tensor(FALSE_POSITIVES, dtype=torch.float64)
+    curve = require("sklearn.metrics", "sklearn").roc_curve
+    rates = np.array(FALSE_POSITIVES) + 1e-9  # 0.3 of ten is three
     found: dict[str, Any] = {"false_positive_rates": list(FALSE_POSITIVES)}
     for name, (high, low) in scores.items():
+        truth = torch.cat([torch.ones(len(high)), torch.zeros(len(low))])
+        false, true, _ = curve(truth, torch.cat([high, low]).cpu(), drop_intermediate=False)
         found[f"auroc_{name}"] = significant(float(metrics.auroc(high, low)))
-        found[f"roc_{name}"] = rounded(metrics.true_positive_rates(high, low, rates), 4)
+        found[f"roc_{name}"] = rounded(torch.from_numpy(true[false.searchsorted(rates, "right") - 1]), 4)
     return found | {"mean_entropy": significant(float(scores["entropy"][0].mean()))}
 
 

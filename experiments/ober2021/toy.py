@@ -18,9 +18,9 @@ from torch import Tensor
 import gilib
 from experiments.common.measuring import rounded
 from experiments.common.methods import posterior_of
+from experiments.examples import ToyProblem, toy
 from experiments.runner.experiment import Experiment, Job, Training, one_by_one
 from experiments.runner.records import Record
-from gilib.data import ToyProblem, toy
 from gilib.metrics import layer_variances
 
 GRID = torch.linspace(-2.0, 2.0, 81)[:, None]  # normalised inputs at which predictions are recorded

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from experiments.examples import toy
 from experiments.ober2021.toy import GRID, PRIOR_SCALES
 from experiments.runner.experiment import Experiment, Job, one_by_one
 from experiments.runner.records import Record
 from gilib.baselines import HMCSettings, hmc
-from gilib.data import toy
 from gilib.priors import NealPrior
 
 

@@ -15,7 +15,6 @@ from gilib.data import regression_sets
 from gilib.data.dataset import Dataset
 
 SHIPPED, AGAIN = "the copy that ships with gilib", "install gilib again"  # in error messages
-CO2_SHA256 = "58ea31bc59d7b69342444f970307ffdc25960bf5eb8f22d5cbf79075b186f5ad"
 
 
 class DataError(RuntimeError):
@@ -60,53 +59,19 @@ def load_uci(name: str) -> Dataset:
     torch.Size([308, 6])
     """
     entry = regression_sets.find_set(name)
-    table = _shipped_numbers(entry.name)
+    table = numbers(shipped(files("gilib.data"), entry.name), SHIPPED, AGAIN)
     check_shape(entry.name, table, (entry.rows, entry.columns), SHIPPED, AGAIN)
     target = entry.num_features
     dataset = described(entry, table[:, :target], table[:, target : target + 1], num_splits=entry.num_splits)
     return verified(dataset, entry.sha256, SHIPPED, AGAIN)
 
 
-def _shipped_numbers(name: str) -> np.ndarray:
-    content = shipped(files("gilib.data"), name)
+def numbers(content: bytes, origin: str, remedy: str) -> np.ndarray:
+    """Return a table of numbers from the content of its file."""
     try:
         return np.loadtxt(content.decode("ascii").splitlines(), dtype=np.float64, ndmin=2)
     except ValueError as error:
-        raise DataError(f"{SHIPPED} is not a table of numbers ({error}): {AGAIN}") from error
-
-
-def load_co2() -> Dataset:
-    """Monthly means of carbon dioxide in the air at Mauna Loa, Hawaii, March 1958 to December 2001.
-
-    Means of the weekly averages of Keeling and Whorf (2004), which comes with the package; public domain. Of
-    five months there is none. The decoded arrays must have the recorded SHA-256.
-
-    Returns:
-        The data set in original units, with the middle of the month in years, `[521, 1]`, and parts per
-        million, `[521, 1]`, float64, in the order of time. Who forecasts splits by time; `split` splits at
-        random.
-
-    Raises:
-        ChecksumError: if the file holds other values.
-        DataError: if the package was made without it.
-
-    >>> series = load_co2()
-    >>> series.x[0], series.y[0]
-    (tensor([1958.2083], dtype=torch.float64), tensor([316.1000], dtype=torch.float64))
-    """
-    table = _shipped_numbers("co2")
-    years = table[:, 0] + (table[:, 1] - 0.5) / 12.0
-    dataset = Dataset(
-        name="co2",
-        x=torch.from_numpy(years[:, None]),
-        y=torch.from_numpy(table[:, 2:].copy()),
-        description="the middle of a month, in years; carbon dioxide in dry air, parts per million",
-        source="Keeling & Whorf (2004), Scripps Institution of Oceanography, by way of statsmodels, "
-        "https://www.statsmodels.org/stable/datasets/generated/co2.html",
-        licence="public domain",
-        note="Monthly means are ours: of all weeks that end in a month, each with the same weight.",
-    )
-    return verified(dataset, CO2_SHA256, SHIPPED, AGAIN)
+        raise DataError(f"{origin} is not a table of numbers ({error}): {remedy}") from error
 
 
 def check_shape(name: str, table: np.ndarray, wanted: tuple[int, int], origin: str, remedy: str) -> None:

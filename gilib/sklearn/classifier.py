@@ -54,9 +54,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         temperature_: what the logits of a process of up to ten classes and 2000 rows are divided by after
             training, from a quarter to four: the training labels are most probable under it, each left out in
             turn, in closed form. Before, its forecasts are not sure enough. Of other models: 1.
-        net_: the trained `gilib.Network`, whose logits are divided already; likelihood_, normalisation_,
-            elbo_, elbos_, model_, history_, converged_, n_iter_, n_features_in_ and feature_names_in_ are as
-            for `BayesianRegressor`.
+        net_: the trained `gilib.Network`, whose logits are divided already; elbo_ is the bound before.
+            likelihood_, normalisation_, elbos_, model_, history_, converged_, n_iter_, n_features_in_ and
+            feature_names_in_ are as for `BayesianRegressor`.
 
     >>> x = np.linspace(-1, 1, 30)[:, None]
     >>> model = BayesianClassifier(steps=5, random_state=0).fit(x, np.where(x[:, 0] > 0, "yes", "no"))

@@ -13,13 +13,11 @@ from gilib.data import (
     ChecksumError,
     DataError,
     Dataset,
-    load_co2,
     load_uci,
     loading,
-    sha256_of,
     split_indices,
 )
-from gilib.data.loading import CO2_SHA256, shipped
+from gilib.data.loading import shipped
 from gilib.data.regression_sets import UCI_SETS
 
 FOLDER = files("gilib.data")
@@ -103,7 +101,7 @@ def test_shipped_files_are_the_published_bytes(published):
 
 def test_every_set_ships_and_all_are_small():
     packed = {path.name: path.read_bytes() for path in (FOLDER / "files").iterdir()}
-    assert set(packed) == {f"{name}.txt.xz" for name in (*UCI_SETS, "co2")}
+    assert set(packed) == {f"{name}.txt.xz" for name in UCI_SETS}
     assert sum(map(len, packed.values())) < 2_750_000
     for content in packed.values():  # what unpacks it needs no more memory than the largest file
         lzma.LZMADecompressor(memlimit=5 << 20).decompress(content)
@@ -130,18 +128,6 @@ def test_labels_are_split_as_they_are():
     assert torch.equal(split.train_y, data.y[train]) and torch.equal(split.test_y, data.y[test])
 
 
-def test_months_are_in_order_and_five_are_missing():
-    data = load_co2()
-    months = (data.x[:, 0] * 12.0 - 0.5).round().long()
-    assert torch.allclose(data.x[:, 0], (months.double() + 0.5) / 12.0, rtol=0.0, atol=1e-9)
-    wanted = torch.arange(1958 * 12 + 2, 2002 * 12)  # March 1958 to December 2001
-    assert bool((months.diff() > 0).all()) and len(wanted) - len(months) == 5
-    assert set(months.tolist()) < set(wanted.tolist())
-    assert months[0] == wanted[0] and months[-1] == wanted[-1]
-    assert data.licence == "public domain" and "Keeling" in data.source and 315 < data.y[0] < 317
-    assert data.sha256 == sha256_of(data.x, data.y) == CO2_SHA256
-
-
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -165,11 +151,7 @@ def test_a_damaged_package_is_named_with_its_remedy(monkeypatch, change, error, 
         load_uci("yacht")
 
 
-def test_other_values_and_a_missing_file(monkeypatch, tmp_path):
-    content = shipped(FOLDER, "co2").replace(b"316.10", b"316.11")
-    monkeypatch.setattr(loading, "shipped", lambda folder, name: content)
-    with pytest.raises(ChecksumError, match="published values of co2.*install gilib again"):
-        load_co2()
+def test_a_missing_file(tmp_path):
     with pytest.raises(DataError, match="yacht.txt.xz is missing: install gilib again"):
         shipped(tmp_path, "yacht")
     with pytest.raises(TypeError, match="name must be a str, got int"):

@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize(
 )
 
 
-PROCESS = BayesianRegressor(steps=1, num_inducing=5, num_samples=5, random_state=0)  # the default of few rows
+PROCESS = BayesianRegressor(steps=5, num_inducing=5, num_samples=5, random_state=0)  # the default of few rows
 
 
 @parametrize_with_checks([PROCESS, BayesianClassifier(num_inducing=20, **QUICK)])

@@ -1,10 +1,13 @@
 import math
+from importlib.resources import files
 
 import numpy as np
 import pytest
 import torch
 
-from gilib.data import sha256_of, toy
+from experiments import examples
+from experiments.examples import CO2_SHA256, load_co2, toy
+from gilib.data import ChecksumError, sha256_of
 
 
 def test_inputs_are_uniform_on_both_intervals():
@@ -87,3 +90,22 @@ def test_seed_zero_is_the_same_draw_on_every_machine():
 def test_bad_input_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         toy(**arguments)
+
+
+def test_months_are_in_order_and_five_are_missing():
+    data = load_co2()
+    months = (data.x[:, 0] * 12.0 - 0.5).round().long()
+    assert torch.allclose(data.x[:, 0], (months.double() + 0.5) / 12.0, rtol=0.0, atol=1e-9)
+    wanted = torch.arange(1958 * 12 + 2, 2002 * 12)  # March 1958 to December 2001
+    assert bool((months.diff() > 0).all()) and len(wanted) - len(months) == 5
+    assert set(months.tolist()) < set(wanted.tolist())
+    assert months[0] == wanted[0] and months[-1] == wanted[-1]
+    assert data.licence == "public domain" and "Keeling" in data.source and 315 < data.y[0] < 317
+    assert data.sha256 == sha256_of(data.x, data.y) == CO2_SHA256
+
+
+def test_other_values_are_refused(monkeypatch):
+    content = examples.shipped(files("experiments"), "co2").replace(b"316.10", b"316.11")
+    monkeypatch.setattr(examples, "shipped", lambda folder, name, remedy: content)
+    with pytest.raises(ChecksumError, match="published values of co2.*from a fresh checkout"):
+        load_co2()

@@ -1,15 +1,21 @@
-"""The cubic with a gap: a one-dimensional problem that shows a method's uncertainty between data."""
+"""Data of the book's examples: a cubic with a gap, which shows uncertainty between data, and a series."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.resources import files
 
 import torch
 from torch import Tensor
 
+from experiments.labelled import KEPT
 from gilib.arguments import FloatingType, Positive, checked
-from gilib.data.dataset import sha256_of
-from gilib.data.normalisation import Normalisation
+from gilib.data import Dataset, Normalisation, sha256_of
+from gilib.data.loading import numbers, shipped, verified
+
+__all__ = ["ToyProblem", "load_co2", "toy"]
+
+CO2_SHA256 = "58ea31bc59d7b69342444f970307ffdc25960bf5eb8f22d5cbf79075b186f5ad"
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,3 +101,37 @@ def toy(
         seed=seed,
         sha256=sha256_of(x_raw, y_raw),
     )
+
+
+def load_co2() -> Dataset:
+    """Monthly means of carbon dioxide in the air at Mauna Loa, Hawaii, March 1958 to December 2001.
+
+    Means of the weekly averages of Keeling and Whorf (2004), which a checkout includes; public domain. Of
+    five months there is none. The decoded arrays must have the recorded SHA-256.
+
+    Returns:
+        The data set in original units, with the middle of the month in years, `[521, 1]`, and parts per
+        million, `[521, 1]`, float64, in the order of time. Who forecasts splits by time; `split` splits at
+        random.
+
+    Raises:
+        ChecksumError: if the file holds other values.
+        DataError: if the checkout lacks it.
+
+    >>> series = load_co2()
+    >>> series.x[0], series.y[0]
+    (tensor([1958.2083], dtype=torch.float64), tensor([316.1000], dtype=torch.float64))
+    """
+    table = numbers(shipped(files("experiments"), "co2", KEPT[1]), *KEPT)
+    years = table[:, 0] + (table[:, 1] - 0.5) / 12.0
+    dataset = Dataset(
+        name="co2",
+        x=torch.from_numpy(years[:, None]),
+        y=torch.from_numpy(table[:, 2:].copy()),
+        description="the middle of a month, in years; carbon dioxide in dry air, parts per million",
+        source="Keeling & Whorf (2004), Scripps Institution of Oceanography, by way of statsmodels, "
+        "https://www.statsmodels.org/stable/datasets/generated/co2.html",
+        licence="public domain",
+        note="Monthly means are ours: of all weeks that end in a month, each with the same weight.",
+    )
+    return verified(dataset, CO2_SHA256, *KEPT)
