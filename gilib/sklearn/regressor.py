@@ -53,7 +53,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             process, exact for up to 1500 rows; "heteroscedastic_gp" has a second Gaussian process that
             predicts the size of the noise; "deep_gp" has two layers. "auto" trains all of them, and keeps the
             one with the best ELBO on the training data; this takes a minute at most for some hundred rows,
-            minutes for ten thousand, and twenty for forty thousand. None: "heteroscedastic_gp" for up to a
+            minutes for ten thousand, and twelve for forty thousand. None: "heteroscedastic_gp" for up to a
             thousand rows, and "network" for more rows or if `hidden`, `lr` or `batch_size` is given.
         hidden: widths of the network's hidden layers; None: the recipe's.
         num_inducing: greatest number of inducing points; makes the Gaussian process sparse.
