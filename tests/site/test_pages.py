@@ -47,7 +47,7 @@ seen: dict[str, int] = {}  # by THIN, on the pages before
 
 
 def axe(found):
-    """What axe-core finds around the text when wide, everywhere when narrow, and of colours by day and night.
+    """What axe-core finds everywhere when narrow, around the text when wide, and of colours by night and day.
 
     It changes the page, and leaves out the rules that are never serious.
     """
@@ -55,11 +55,10 @@ def axe(found):
     found.page.evaluate(SHORTEN)
     found.page.evaluate(AXE)
     problems: list[str] = []
-    for width, where in ((DESKTOP, FRAME), (PHONE, ALL)):
+    for width, where in ((PHONE, ALL), (DESKTOP, FRAME)):
         found.resize(width)
         problems += [f"at {width}: {problem}" for problem in violations(found, where, all_else)]
     seen.update(found.page.evaluate(THIN, seen))
-    found.resize(DESKTOP)
     for theme in ("dark", "light"):
         found.theme(theme)
         problems += [f"{theme}: {problem}" for problem in violations(found, ALL, {"runOnly": COLOURS})]
@@ -96,7 +95,7 @@ def test_page(browser, address, path):
         found.page.evaluate(DRAWN)
         problems += [f"open, {problem}" for problem in shape(found, PHONE)]
         found.theme("dark")
-        problems += [f"dark: {problem}" for problem in found.check("colours") + shape(found, PHONE, DESKTOP)]
+        problems += [f"dark: {problem}" for problem in found.check("colours") + shape(found, PHONE)]
         assert found.page.evaluate("""() => document.fonts.check('16px "Source Serif 4"')""")
         weight = sum(found.page.evaluate("() => " + WEIGHTS).values())
         if weight > LIMIT:

@@ -18,6 +18,7 @@ READY = """async () => {
 # By state: `finished` of a transition that another one has replaced is a promise that nobody keeps.
 SETTLED = """() => document.getAnimations().every((one) =>
     one.playState !== "running" || one.effect?.getComputedTiming().endTime === Infinity)"""
+AT_ONCE = "*, ::before, ::after { transition: none !important; }"  # a theme, not half a second later
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 50)))"
 
 
@@ -84,6 +85,7 @@ def visit(browser, address, path, theme, sharpness=1):
     page.emulate_media(color_scheme=theme)
     page.goto(f"{address}/{path}", wait_until="load")
     page.wait_for_function(READY)
+    page.add_style_tag(content=AT_ONCE)
     page.evaluate(DRAWN)
     yield found
     page.evaluate("localStorage.clear()")
