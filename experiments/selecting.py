@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.registry import EXPERIMENTS
 from experiments.runner.groups import select_configs
 from experiments.runner.identity import identity, record_identity
-from experiments.runner.records import SCALES, Record, RecordError, diverged, records_of, results_file
+from experiments.runner.records import (
+    SCALES,
+    Record,
+    RecordError,
+    diverged,
+    records_of,
+    results_directory,
+    results_file,
+)
 from gilib.data import DataError
+from gilib.validation import check_choice
 
 
 def load_records(name: str) -> list[Record]:
@@ -44,19 +54,35 @@ def select(
             because it is unfinished, does not replace a smaller one.
         each: a field for whose values the scale is chosen separately, see `scales_of`.
         include_diverged: whether to include trainings that broke down.
-        settings: fields of the configuration and their required values.
+        settings: fields of the configuration and their required values; `scale` is the record's.
 
     Returns:
         The records; none if the experiment was never run with these settings.
 
     Raises:
         RecordError: if the file is damaged.
+        ValueError: if there is no such experiment, or it has no such field.
     """
+    check_choice(
+        name,
+        sorted({*EXPERIMENTS, *(path.stem for path in results_directory().glob("*.jsonl"))}),
+        "experiment",
+    )
+    fields = (
+        [entry.name for entry in dataclasses.fields(EXPERIMENTS[name].config)]
+        if name in EXPERIMENTS
+        else settings
+    )
+    for field in settings:
+        check_choice(field, fields, f"field of {name}")
     matching = [
         record
         for record in recorded(name)
         if (include_diverged or not diverged(record))
-        and all(record["config"].get(key) == value for key, value in settings.items())
+        and all(
+            (record["config"] | {"scale": record["scale"]}).get(key) == value
+            for key, value in settings.items()
+        )
     ]
     if not each:
         return best_scale(matching, cells)

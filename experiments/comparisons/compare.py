@@ -100,14 +100,14 @@ def compare(
         check_positive(value, "setting")
     if not tried:
         raise ValueError("compare needs a setting, got none")
-    if not sets:
-        raise ValueError('compare needs a set, such as ["yacht"], got none')
+    if not sets or isinstance(sets, str):
+        raise ValueError(f'compare needs a list of sets, such as ["yacht"], got {sets!r}')
     for name in sets:
         check_choice(name, (*SMALL, *LARGE), "set")
     scores = _recorded()
     cells = list(itertools.product(dict.fromkeys(sets), range(splits)))
     if missing := [f"{name} {split}" for name, split in cells if (name, split) not in scores]:
-        raise ValueError(f"the comparison has no split {', '.join(missing)} on record: ask for fewer splits")
+        raise ValueError(f"the comparison has no split {missing[0]} on record: ask for fewer splits")
     found = {cell: dict(scores[cell]) for cell in cells}
     chosen = {name: _best(method, name, sets[0], tried) for name, method in new.items()}
     trials = list(itertools.product(cells, new.items()))
@@ -137,12 +137,14 @@ def _checked(methods: Mapping[str, Posterior | Method]) -> dict[str, Method]:
     """Check names and convert posteriors to methods."""
     if not methods:
         raise ValueError('compare needs a method, such as {"mine": gilib.Factorised()}, got none')
-    if taken := sorted({*methods} & {*METHODS, *ORDER}):
+    rows = {plots.METHODS[name].label for name in {*METHODS, *ORDER} & {*plots.METHODS}}
+    if taken := sorted({*methods} & {*METHODS, *ORDER, *rows}):
         raise ValueError(f"{', '.join(taken)}: a method of the comparison is called so, choose another name")
     new = {}
     for name, method in methods.items():
         if not isinstance(method, Posterior | Method):
-            raise TypeError(f"{name} must be a posterior or a Method, got {type(method).__name__}")
+            kind = f"the class {method.__name__}" if isinstance(method, type) else type(method).__name__
+            raise TypeError(f"{name} must be a posterior or a Method, an instance, got {kind}")
         new[name] = method if isinstance(method, Method) else _as_method(method)
     return new
 

@@ -58,7 +58,7 @@ class Likelihood(nn.Module, Part, ABC):
         target_axes: number of axes of one target: 1 for numbers `[O]`, 0 for a label.
         support: the set of possible targets. Unless it is `constraints.real`, targets keep their own units
             and are not normalised.
-        wanted: describes the support in error messages.
+        wanted: describes the support in error messages, if its own name does not.
         replicas: shape of the replica axes if every replica has its own parameters; otherwise `()`.
         integrates: whether it predicts from Gaussian outputs in closed form; otherwise outputs are sampled.
         output_axes: number of axes that an output at one point must have for training; None: any number.
@@ -75,7 +75,7 @@ class Likelihood(nn.Module, Part, ABC):
 
     target_axes: int = 1
     support: ClassVar[Any] = constraints.real
-    wanted: ClassVar[str] = "other numbers"
+    wanted: ClassVar[str] = ""
     replicas: tuple[int, ...] = ()
     integrates: bool = False
     output_axes: int | None = None
@@ -150,8 +150,8 @@ class Likelihood(nn.Module, Part, ABC):
         wrong = ~self.support.check(targets)
         if bool(wrong.any()):
             raise ValueError(
-                f"{type(self).__name__} wants {self.wanted}, but {int(wrong.sum())} of the targets are not: "
-                f"the first of these is {float(targets[wrong][0]):g}"
+                f"{type(self).__name__} wants {self.wanted or self.support}, but {int(wrong.sum())} of the "
+                f"targets are not: the first of these is {float(targets[wrong][0]):g}"
             )
 
     def check_output_shape(self, shape: tuple[int, ...]) -> None:

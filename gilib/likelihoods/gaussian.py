@@ -90,7 +90,7 @@ class Gaussian(GaussianNoise):
     Args:
         noise_variance: σ², or its initial value if it is learned, in squared units of the targets; 0.1 is a
             good start for normalised targets.
-        learn: whether σ² is learned, as a point estimate.
+        learn: whether σ² is learned, as a point estimate; where it is unknown, say True.
         scale: the stored parameter is log σ² / scale, in float64. The paper's UCI experiments have 10 (Ober &
             Aitchison, 2021, App. K.1).
         replicas: shape of the replica axes, if every replica has its own noise.

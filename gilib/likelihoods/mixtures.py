@@ -38,7 +38,7 @@ def as_targets(value: object, like: Tensor, shape: Sequence[int], axes: int = 2)
 class Prediction(ABC):
     """An equal mixture of S components at every point; a dataclass of tensors `[S, R, N, ...]`.
 
-    A prediction for a new likelihood must define `mean` and `log_prob`.
+    A new likelihood has one already, `MixturePrediction`; another kind defines `mean` and `log_prob`.
     """
 
     @property

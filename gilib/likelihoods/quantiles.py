@@ -67,7 +67,7 @@ Standard = StandardNormal | StandardStudent  # both are symmetric around zero
 def check_probability(probability: object) -> None:
     """Raise ValueError unless `probability` is a number above 0 and below 1."""
     if not isinstance(probability, Real) or not 0.0 < float(probability) < 1.0:
-        raise ValueError(f"a quantile needs a probability between 0 and 1, got {probability!r}")
+        raise ValueError(f"a quantile needs one probability between 0 and 1, got {probability!r}")
 
 
 def mixture_cdf(locations: Tensor, scales: Tensor, values: Tensor, standard: Standard) -> Tensor:

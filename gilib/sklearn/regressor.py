@@ -114,6 +114,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                 f"target='log' puts Gaussian noise on logarithms, but likelihood={self._kind!r} is another "
                 "noise: give only one of the two"
             )
+        if self._kind == "gaussian" and isinstance(self.recipe, Recipe):
+            given = self.recipe.new_likelihood(torch.zeros(2, 1))
+            if not isinstance(given, GaussianNoise):
+                raise TypeError(f"its field `likelihood` is 'gaussian', but the recipe gives {given}")
         self.target_names_ = columns.names_of(y)
         columns.check_numbers(y, "y", CLASSES)
         X, y = validated(self, X, y, multi_output=True, y_numeric=True)
@@ -159,8 +163,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             shift = float(np.average(y[:, self._varies].sum(1), weights=counts))
             self.elbos_ = {name: value - shift for name, value in self.elbos_.items()}
             self.elbo_ = self.elbos_[self.model_]
-        if self._kind == "gaussian" and not isinstance(self.likelihood_, GaussianNoise):
-            raise TypeError(f"a regressor needs Gaussian noise, its recipe gives {self.likelihood_}")
         if self._kind != "gaussian" or isinstance(self.likelihood_, HeteroscedasticGaussian):
             self.noise_sd_ = np.sqrt(np.average(np.square(self._noise_sd(X)), 0, counts))
         else:

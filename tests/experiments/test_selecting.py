@@ -43,6 +43,17 @@ def test_a_value_takes_its_largest_complete_scale():
     assert [r["scale"] for r in select("tiny", each="task", task="sine", seed=1)] == ["long"]
 
 
+def test_a_scale_that_is_named_is_that_of_the_record_and_names_that_nothing_has_are_refused():
+    record("reduced", "sine")
+    record("long", "sine")
+    for scale in ("reduced", "long", "paper"):
+        assert {r["scale"] for r in select("tiny", scale=scale)} == {scale} - {"paper"}
+    with pytest.raises(ValueError, match="unknown field of tiny 'taks': choose one of .*'task'"):
+        select("tiny", taks="sine")
+    with pytest.raises(ValueError, match="unknown experiment 'tinny': choose one of "):
+        select("tinny")
+
+
 def test_what_was_only_begun_displaces_nothing():
     record("reduced", "sine", "cube")
     record("long", "sine", seeds=(0,))

@@ -346,7 +346,7 @@ REFUSED = [
     (lambda: Beta(1.0), ValueError, "mean must be a proportion"),
     (lambda: Poisson([]), ValueError, "got none"),
     (lambda: Poisson([1.0, 2.0]).log_prob(F[..., :1], SIX), ValueError, "Poisson .* 2 outputs, got 1"),
-    (lambda: Poisson().predictive(F).quantile(1.0), ValueError, "a probability between 0 and 1"),
+    (lambda: Poisson().predictive(F).quantile(1.0), ValueError, "one probability between 0 and 1"),
     (lambda: VARYING.log_prob(F, ROWS), ValueError, "a network with 4 outputs, got 2"),
     (lambda: VARYING.check_targets(ROWS[:3], 6, 4), ValueError, r"\[6, 2\] \(points, half of the network"),
     (lambda: VARYING.check_targets(WHOLE, 6, 4), TypeError, "targets must be floating-point"),

@@ -152,7 +152,7 @@ def test_densities_of_single_outputs_cannot_be_mixed():
     assert EnsemblePrediction([GAUSSIAN, Independent(single, 1)]).log_prob(Y).shape == (N,)
     with pytest.raises(ValueError, match=r"joint over outputs, \[5\], but Normal gave \[5, 2\]"):
         EnsemblePrediction([GAUSSIAN, single]).log_prob(Y)
-    with pytest.raises(ValueError, match="a quantile needs a probability"):
+    with pytest.raises(ValueError, match="a quantile needs one probability"):
         EnsemblePrediction([GAUSSIAN]).quantile(1.0)
 
 

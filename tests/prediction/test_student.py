@@ -149,7 +149,7 @@ def test_what_does_not_fit(trained):
         predict_student(squared, X)
     with pytest.raises(ValueError, match=r"targets must have shape \[4, 2\]"):
         PREDICTION.log_prob(Y)
-    with pytest.raises(ValueError, match="a quantile needs a probability between 0 and 1"):
+    with pytest.raises(ValueError, match="a quantile needs one probability between 0 and 1"):
         PREDICTION.quantile(1.0)
     with pytest.raises(ValueError, match="x must hold points of shape"):
         predict_student(trained, normals(3, 5))

@@ -187,8 +187,11 @@ class ByBali(gilib.recipes.NetworkRecipe):
         return gilib.recipes.Recipe._train(self, x, y, classes, seed, {"rule": Bali(), **options})
 
 
-def test_a_rule_without_weights_takes_repeated_rows_and_refuses_weights():
+def test_a_rule_without_weights_takes_repeated_rows_and_refuses_weights(monkeypatch):
     model = BayesianRegressor(recipe=ByBali(steps=5), random_state=0)
     assert np.isfinite(model.fit(X[AGAIN], Y[AGAIN]).predict(X)).all()
     with pytest.raises(ValueError, match="counts every row once, and weights are given"):
         model.fit(X, Y, sample_weight=COUNTS)
+    monkeypatch.setattr(ByBali, "new_likelihood", lambda *arguments: gilib.likelihoods.Poisson())
+    with pytest.raises(TypeError, match="its field `likelihood` is 'gaussian', but the recipe gives Poisson"):
+        model.fit(X, Y)

@@ -63,9 +63,12 @@ def test_a_table_has_the_best_rank_first_means_over_splits_and_ours_bold():
     [
         ({}, {}, ValueError, "needs a method"),
         ({"gi": gilib.Factorised()}, {}, ValueError, "gi.*another name"),
+        ({"global inducing": gilib.Factorised()}, {}, ValueError, "another name"),  # its row is called so
         ({"mine": gilib.NealPrior()}, {}, TypeError, "mine.*NealPrior"),
+        ({"mine": gilib.Factorised}, {}, TypeError, "an instance, got the class Factorised"),
         ({"mine": gilib.Factorised()}, {"sets": ["mars"]}, ValueError, "mars"),
-        ({"mine": gilib.Factorised()}, {"sets": []}, ValueError, "a set"),
+        ({"mine": gilib.Factorised()}, {"sets": []}, ValueError, r"a list of sets.*\[\]"),
+        ({"mine": gilib.Factorised()}, {"sets": "yacht"}, ValueError, "a list of sets"),
         ({"mine": gilib.Factorised()}, {"splits": 0}, ValueError, "splits"),
         ({"mine": gilib.Factorised()}, {"splits": 400}, ValueError, "fewer splits"),
         ({"mine": gilib.Factorised()}, {"setting": -1.0}, ValueError, "setting"),
