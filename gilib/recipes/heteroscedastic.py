@@ -80,25 +80,17 @@ class HeteroscedasticProcessRecipe(Recipe):
         weights = part_of(options.get("weights"), few)
         candidates = tried.candidates(x[few], y[few], weights)
         rows, noise_rows = (each.rows(x, torch.Generator().manual_seed(seed)) for each in (self.mean, self))
-        mean_rows = slice(None) if len(x) <= self.mean.num_exact else rows
-        return first_that_factorises(
-            candidates, lambda _, start: self._climb(x, y, mean_rows, noise_rows, start, options)
-        )
+        points = x if len(x) <= self.mean.num_exact else x[rows], x[noise_rows]
+        return first_that_factorises(candidates, lambda _, start: self._climb(x, y, points, start, options))
 
     def _climb(
-        self,
-        x: Tensor,
-        y: Tensor,
-        rows: Tensor | slice,
-        noise_rows: Tensor | slice,
-        start: Trained,
-        options: Options,
+        self, x: Tensor, y: Tensor, points: tuple[Tensor, Tensor], start: Trained, options: Options
     ) -> Trained:
-        """Train both processes, with inducing points at these rows, from one trained with constant noise."""
+        """Train both processes, with these inducing points, from one trained with constant noise."""
         (known,) = start.network.layers
         assert isinstance(known, GP) and isinstance(start.likelihood, Gaussian | PerOutputGaussian)
         noise = start.likelihood.noise_variance.detach().reshape(-1).tolist()
-        net = self._network(x[rows], x[noise_rows], known.kernel, y.shape[-1])
+        net = self._network(*points, known.kernel, y.shape[-1])
         mean = next(module for module in net.modules() if isinstance(module, GP))
         assert mean.hyperparameters is not None and known.hyperparameters is not None
         mean.hyperparameters.load_state_dict(known.hyperparameters.state_dict())

@@ -53,7 +53,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         classes_: the sorted labels, `[C]`, in the order of the columns of `predict_proba`.
         temperature_: what the logits of a process of up to ten classes and 2000 rows are divided by after
             training, from a quarter to four: the training labels are most probable under it, each left out in
-            turn, in closed form. Before, its forecasts are not sure enough. Of other models: 1.
+            turn, in closed form. Before, its forecasts are not sure enough. Of other models, and where most
+            inputs have several labels: 1.
         net_: the trained `gilib.Network`, whose logits are divided already; elbo_ is the bound before.
             likelihood_, normalisation_, elbos_, model_, history_, converged_, n_iter_, n_features_in_ and
             feature_names_in_ are as for `BayesianRegressor`.

@@ -32,15 +32,12 @@ def test_outputs_are_the_cube_plus_gaussian_noise():
     assert abs((noise * problem.x_raw).mean()) < 6 * math.sqrt((9 + 1 / 3) / n)
 
 
-def test_normalised_by_default_with_the_noise_in_the_same_units():
+def test_normalised_by_default_with_the_noise_in_the_same_units_or_as_drawn():
     problem = toy(dtype=torch.float64)
     assert problem.x.shape == problem.y.shape == (40, 1)
     torch.testing.assert_close(problem.y, (problem.y_raw - problem.y_raw.mean()) / problem.y_raw.std())
     torch.testing.assert_close(problem.x, (problem.x_raw - problem.x_raw.mean()) / problem.x_raw.std())
     assert problem.noise_variance == pytest.approx(9.0 / float(problem.y_raw.var()), rel=1e-12)
-
-
-def test_original_units_on_request():
     problem = toy(normalise=False, dtype=torch.float64)
     assert torch.equal(problem.x, problem.x_raw) and torch.equal(problem.y, problem.y_raw)
     assert problem.noise_variance == 9.0 and problem.normalisation.log_density_shift == 0.0

@@ -247,6 +247,9 @@ def test_a_process_is_as_sure_as_labels_left_out_allow():
     assert sharp > model.log_prob(X[200:], labels[200:]).mean() + 0.004
     assert error < model.calibration(X[200:], labels[200:]).error
     assert BayesianClassifier("network", **QUICK).fit(X[:50], labels[:50]).temperature_ == 1.0
+    model.fit((n := np.arange(200))[:, None] % 2, (n + (n % 20 < 2)) % 2)  # nine of ten labels are the input
+    assert model.temperature_ == 1.0
+    np.testing.assert_allclose(model.predict_proba([[0], [1]])[:, 1], (0.1, 0.9), atol=0.1)
 
 
 def test_the_calibration_of_words_is_that_of_their_numbers():

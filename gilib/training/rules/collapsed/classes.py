@@ -75,12 +75,15 @@ class ProcessOfClasses(CollapsedModel):
     def temperature(self, x: Tensor, y: Tensor, weights: Tensor) -> float:
         """Return the T with the greatest Σ w_n log E softmax(f_n/T) of labels, each left out in turn."""
         outputs = self.left_out(x, y, weights)
+        # Inputs with several labels do not count: of one that is left out, the others would say the opposite.
+        _, place, times = x.unique(dim=0, return_inverse=True, return_counts=True)
+        alone = weights * (times[place] == 1)
 
         def score(temperature: float) -> float:
             logs = self.likelihood.log_prob(outputs / temperature, y)
-            return float((weights * log_mean_exp(logs, 0)).sum())
+            return float((alone * log_mean_exp(logs, 0)).sum())
 
-        return max(TEMPERATURES, key=score)
+        return max(TEMPERATURES, key=score) if 2.0 * alone.sum() > weights.sum() else 1.0
 
     @torch.no_grad()
     def left_out(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
