@@ -63,27 +63,18 @@ def select(
         RecordError: if the file is damaged.
         ValueError: if there is no such experiment, or it has no such field.
     """
-    check_choice(
-        name,
-        sorted({*EXPERIMENTS, *(path.stem for path in results_directory().glob("*.jsonl"))}),
-        "experiment",
-    )
-    fields = (
-        [entry.name for entry in dataclasses.fields(EXPERIMENTS[name].config)]
-        if name in EXPERIMENTS
-        else settings
-    )
-    for field in settings:
-        check_choice(field, fields, f"field of {name}")
-    matching = [
-        record
-        for record in recorded(name)
-        if (include_diverged or not diverged(record))
-        and all(
-            (record["config"] | {"scale": record["scale"]}).get(key) == value
-            for key, value in settings.items()
-        )
-    ]
+    known = {*EXPERIMENTS, *(path.stem for path in results_directory().glob("*.jsonl"))}
+    check_choice(name, sorted(known), "experiment")
+    if name in EXPERIMENTS:
+        fields = [entry.name for entry in dataclasses.fields(EXPERIMENTS[name].config)]
+        for field in (*settings, *cells, *([each] if each else ())):
+            check_choice(field, fields, f"field of {name}")
+
+    def fits(record: Record) -> bool:
+        found = record["config"] | {"scale": record["scale"]}
+        return all(found.get(key) == value for key, value in settings.items())
+
+    matching = [r for r in recorded(name) if (include_diverged or not diverged(r)) and fits(r)]
     if not each:
         return best_scale(matching, cells)
     scales = scales_of(name, each, cells)

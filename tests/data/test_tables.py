@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from gilib.data import (
-    ChecksumError,
-    DataError,
-    Dataset,
-    load_uci,
-    loading,
-    split_indices,
-)
+from gilib.data import ChecksumError, DataError, Dataset, load_uci, loading, split_indices
 from gilib.data.loading import shipped
 from gilib.data.regression_sets import UCI_SETS
 

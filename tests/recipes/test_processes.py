@@ -203,7 +203,6 @@ MEAN = torch.sin(INPUTS).sum(1, keepdim=True)
 NOISE = 0.3 * INPUTS[:, :1].exp()
 TARGETS = MEAN + NOISE * normals(100, 1, seed=2)
 
-
 SHORT = {"steps": 30, "num_inducing": 40}
 GP = gilib.recommended("gp", **SHORT)
 RECIPES = {"gp": GP, "heteroscedastic_gp": gilib.recommended("heteroscedastic_gp", mean=GP, **SHORT)}

@@ -204,10 +204,7 @@ PREDICTING = {
     "x float32": (lambda: predict(X.float()), "x has dtype torch.float32 but the network has torch.float64"),
     "x elsewhere": (lambda: predict(X.to("meta")), "x is on meta but the network is on cpu"),
     "normalised x too wide": (lambda: predict(normals(6, 3), normalisation=SHARED), "x must have 2 columns"),
-    "quantile": (
-        lambda: predict().quantile(2.0),
-        "a quantile needs one probability between 0 and 1, got 2.0",
-    ),
+    "quantile": (lambda: predict().quantile(2.0), "needs one probability between 0 and 1, got 2.0"),
     "targets": (lambda: predict().log_prob(Y[:, :1]), r"targets must have shape \[6, 2\] .*got \[6, 1\]"),
     "classes of one output": (
         lambda: gilib.predict(mlp(dtype=X.dtype), CATEGORICAL, X),

@@ -25,7 +25,6 @@ BOTH = pytest.mark.parametrize(
     ("kind", "y"), [(BayesianRegressor, Y), (BayesianClassifier, LABELS)], ids=["regressor", "classifier"]
 )
 
-
 PROCESS = BayesianRegressor(steps=5, num_inducing=5, num_samples=5, random_state=0)  # the default of few rows
 
 

@@ -173,3 +173,15 @@ def test_the_prior_has_the_given_variance_and_the_split_is_the_seed(monkeypatch)
     monkeypatch.setattr(gilib, "fit", lambda *args, seed, **rest: seeds.append(seed))
     training.train(given, task, net, likelihood, JOB)
     assert seeds == [3]
+
+
+def test_rankings_are_those_of_scikit_learn():
+    reference = pytest.importorskip("sklearn.metrics")
+    inside, outside = (normals(n, 3, seed=n).mul(s).softmax(-1) for n, s in ((40, 2.0), (70, 1.0)))
+    labels, truth = torch.arange(40) % 3, torch.arange(110) >= 40
+    area = reference.roc_auc_score(labels, inside, multi_class="ovr")
+    assert measures.classified(inside, labels)["auc"] == pytest.approx(area, abs=1e-9)
+    false, true, _ = reference.roc_curve(truth, -torch.cat([inside, outside]).max(-1).values)
+    found = measures.told_apart(inside, outside)
+    best = [true[false <= rate + 1e-9].max() for rate in found["false_positive_rates"]]
+    assert found["roc_top"] == pytest.approx(best, abs=1e-4)
