@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 import gilib
-from gilib.training import Callback, FallingStrips
+from gilib.training import Callback
 
 SCORE_EVERY = 10  # steps between two evaluations of the held-out points
 STRIP = 50  # steps of a strip
@@ -20,7 +18,8 @@ class HoldOut(Callback):
     """End a training if the mean log-likelihood of held-out points falls in five consecutive strips.
 
     Every ten steps the held-out points are evaluated with new draws. The score of a strip of 50 steps is the
-    mean of the last 50 evaluations. Strips count from step `start` on. The final parameters are kept.
+    mean of the last 50 evaluations. Strips count from step `start` on. The final parameters are kept. This is
+    the criterion UP of Prechelt (Early stopping - but when?, 1998).
 
     Args:
         likelihood: likelihood of the training.
@@ -30,6 +29,8 @@ class HoldOut(Callback):
         num_samples: draws of an evaluation.
         seed: seed of the draws.
     """
+
+    remembers = ("scores", "last", "falls")
 
     def __init__(
         self,
@@ -44,19 +45,23 @@ class HoldOut(Callback):
         """Store the held-out data."""
         self.likelihood, self.x, self.y = likelihood, x, y
         self.start, self.num_samples, self.seed = start, num_samples, seed
-        self.strips = FallingStrips(lambda net: torch.stack(self.scores).mean(), STRIP, STRIPS)
         self.begin()
 
     def begin(self) -> None:
         """Forget all scores, at the start of a training."""
         self.scores: list[Tensor] = []
-        self.strips.begin()
+        self.last, self.falls = -float("inf"), 0  # score of the last strip, successive strips that fell
 
     def __call__(self, step: int, bound: Tensor, net: gilib.Network) -> bool:
         """Evaluate the held-out points, and compare scores at the end of a strip; return whether to stop."""
         if step % SCORE_EVERY == 0 and step > self.start - SCORE_EVERY * SMOOTHED:
             self.scores = [*self.scores, self._score(step, net)][-SMOOTHED:]
-        return step > self.start and self.strips(step, bound, net)
+        if step <= self.start or step % STRIP:
+            return False
+        score = float(torch.stack(self.scores).mean())
+        self.falls = self.falls + 1 if score < self.last else 0
+        self.last = score
+        return self.falls >= STRIPS
 
     @torch.no_grad()
     def _score(self, step: int, net: gilib.Network) -> Tensor:
@@ -65,12 +70,3 @@ class HoldOut(Callback):
         drawn = net.estimate(self.num_samples, len(self.x), generator=source)
         mean, variance = drawn.moments(self.x)
         return self.likelihood.predictive(mean, None, variance).log_prob(self.y).mean()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the last evaluations and the state of the strips."""
-        return {"scores": list(self.scores), "strips": self.strips.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`."""
-        self.scores = list(state["scores"])
-        self.strips.load_state_dict(state["strips"])

@@ -15,6 +15,7 @@ from torch import Tensor
 from gilib.validation import as_tensor
 
 T = TypeVar("T", Tensor, np.ndarray)
+HUGE = 1e150  # numbers of this size cannot be squared and summed in float64
 ROUNDINGS = 10  # a column whose values differ by no more rounding units than this is constant
 _FLOAT64 = torch.empty(0, dtype=torch.float64)
 
@@ -116,8 +117,10 @@ class Normalisation:
                     f"{name} must be [N, columns] with at least one row, got {tuple(value.shape)}: "
                     "reshape a vector with [:, None]"
                 )
-            if not bool(torch.isfinite(value).all()):
-                raise ValueError(f"{name} holds NaN or infinity: remove or impute those rows before fitting")
+            if not bool((value.abs() < HUGE).all()):
+                raise ValueError(
+                    f"{name} holds NaN, infinity or numbers beyond {HUGE:g}: remove, impute or rescale them"
+                )
         if len(inputs) != len(targets):
             raise ValueError(
                 f"x and y must have the same number of rows, got {len(inputs)} and {len(targets)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from gilib.metrics import CalibrationCurve, calibration_curve, log_mean_exp
 from gilib.recipes.processes import ProcessRecipe, suits_classes
 from gilib.sklearn.columns import as_array, check_labels, named, names_of, warn_of_far_values
 from gilib.sklearn.estimator import Array, BayesianEstimator, row_weights, seed_of, validated
-from gilib.training.rules.collapsed.classes import process_of_classes
+from gilib.training.rules.collapsed.classes import TEMPERATURES, process_of_classes
 from gilib.validation import check_count
 
 
@@ -104,6 +105,12 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         inputs = self.normalisation_.x(torch.from_numpy(X))
         temperature = process.temperature(inputs, targets, weights.double())
         contrasts.matrix /= temperature
+        if temperature == TEMPERATURES[-1]:
+            warnings.warn(
+                f"forecasts are too sure even after division by {temperature:g}, the most that is tried: are "
+                "there copies of rows, or weights that count rows more often than they were observed?",
+                stacklevel=4,
+            )
         return temperature
 
     def _class_weights(self, y: Array, labels: Array, weights: Array) -> Array:

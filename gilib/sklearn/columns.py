@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
 from torch import Tensor
 
+from gilib.data.normalisation import HUGE
+
 DECIMAL_COMMA = re.compile(r"[+-]?(\d*|\d{1,3}(\.\d{3})+),\d+")
 THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 PLAIN = re.compile(r"[+-]?\d+(\.\d*)?")
@@ -151,8 +153,8 @@ def warn_of_other_order(X: Any, y: Any) -> None:
 
 
 def check_complete(x: NDArray[Any], names: Any) -> None:
-    """Raise if columns of X, `[N, D]`, hold NaN or infinite numbers."""
-    wrong = ~np.isfinite(x)
+    """Raise if columns of X, `[N, D]`, hold NaN, or numbers whose squares are infinite."""
+    wrong = ~(np.abs(x) < HUGE)
     if not wrong.any():
         return
     where = f"in columns {[label_of(names, k) for k in np.flatnonzero(wrong.any(0)).tolist()]}"
@@ -161,7 +163,7 @@ def check_complete(x: NDArray[Any], names: Any) -> None:
             f"X holds {missing} missing values (NaN) {where}: fill them in, as "
             "sklearn.pipeline.make_pipeline(SimpleImputer(), model) does, or leave these rows out"
         )
-    raise ValueError(f"X holds {int(wrong.sum())} infinite values {where}: replace them by numbers")
+    raise ValueError(f"X holds {int(wrong.sum())} infinite or huge values {where}: replace or rescale them")
 
 
 def check_labels(y: Any) -> None:

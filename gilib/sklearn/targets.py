@@ -17,6 +17,7 @@ from gilib.sklearn.columns import label_of
 from gilib.validation import as_tensor
 
 FEW, ENOUGH = 10, 20  # greatest number of whole values that may be classes; smallest number of rows that tell
+REPEATED = 0.25  # share of rows with the same value, from which noise that varies takes it for certain
 SKEWED = 1.0  # skewness of an exponential is 2, of a Gaussian 0
 
 
@@ -88,7 +89,7 @@ def _advice(column: NDArray[Any], values: NDArray[Any], counts: NDArray[Any]) ->
             f"holds only {len(values)} different numbers, all whole, but a Gaussian also predicts values "
             f"between them: BayesianClassifier gives each of them a probability{_or_counts(values)}"
         )
-    if 2 * counts.max() >= len(column):
+    if counts.max() >= REPEATED * len(column):
         return (
             f"is {values[counts.argmax()]:g} in {counts.max() / len(column):.0%} of the rows, but no "
             "Gaussian repeats itself: BayesianClassifier predicts how probable that value is, a regressor "

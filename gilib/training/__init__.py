@@ -1,6 +1,6 @@
 """Training: one loop, `fit`, for one network or many replicas of it, and the rules that define its steps."""
 
-from gilib.training.callbacks import Callback, FallingStrips, Plateau, StoredStates
+from gilib.training.callbacks import Callback, Plateau, StoredStates
 from gilib.training.early_stopping import EarlyStopping
 from gilib.training.engine.checks import check_data
 from gilib.training.engine.loop import fit
@@ -36,7 +36,6 @@ __all__ = [
     "DivergenceError",
     "EarlyStopping",
     "ExponentialDecay",
-    "FallingStrips",
     "History",
     "StoredStates",
     "LinearDecay",

@@ -105,46 +105,6 @@ class Plateau(Callback):
         return bool((self.waited >= self.patience).all())
 
 
-class FallingStrips(Callback):
-    """Stops a training whose validation score has fallen in several successive strips.
-
-    This is Prechelt's criterion UP (Early stopping - but when?, 1998); Lindinger et al. (2020, App. G) use it
-    with five strips. A fall is a score at the end of a strip below that of the strip before. With replicas,
-    the training stops once each of them has reached the limit. The network keeps its last parameters.
-
-    Args:
-        score: a function of the network that returns a number, or one for each replica, `[R]`; higher is
-            better. If the score is random, seed its generator anew at every call.
-        every: number of steps in a strip.
-        strips: number of successive falls that stop the training.
-
-    >>> scores = iter([1.0, 3.0, 2.0, 1.0])
-    >>> stop = FallingStrips(lambda net: next(scores), every=1, strips=2)
-    >>> [stop(step, torch.tensor(0.0), None) for step in range(1, 5)]
-    [False, False, False, True]
-    """
-
-    remembers = ("last", "falls", "ended")
-
-    def __init__(self, score: Callable[[Network], float | Tensor], every: Count = 100, strips: Count = 5):
-        self.score, self.every, self.strips = score, every, strips
-        self.begin()
-
-    def begin(self) -> None:
-        self.last: Tensor | float = -torch.inf
-        self.falls: Tensor | int = 0
-        self.ended: Tensor | bool = False
-
-    def __call__(self, step: int, bound: Tensor, net: Network) -> bool:
-        if step % self.every:
-            return False
-        with torch.no_grad():
-            score = torch.as_tensor(self.score(net))
-        self.falls = torch.where(score < self.last, self.falls + 1, 0)
-        self.last, self.ended = score, self.ended | (self.falls >= self.strips)
-        return bool(self.ended.all())
-
-
 class StoredStates(Callback):
     """Stores every k-th state of an `SGHMC` chain on the CPU; checkpoints contain the stored states.
 

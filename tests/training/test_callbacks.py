@@ -7,18 +7,12 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint, EarlyStopping, FallingStrips, Plateau, StoredStates
-from tests.support import normals, seeded, trainings
+from experiments.lindinger2020.stopping import HoldOut
+from gilib.training import Checkpoint, EarlyStopping, Plateau, StoredStates
+from tests.support import trainings
 from tests.support.trainings import R, model, same, stop_at
 
-HELD_X, HELD_Y = normals(6, 2, seed=3), normals(6, 2, seed=4)
 fit = partial(trainings.fit, steps=40, rule=gilib.Adam())
-
-
-def score(net):
-    """The mean log-likelihood of points held out, with the same noise at every call."""
-    draw = net.draw(5, generator=seeded())
-    return gilib.Gaussian(0.1).log_prob(draw(HELD_X), HELD_Y).mean((0, -1))
 
 
 @pytest.mark.parametrize("replicas", [(), (R,)])
@@ -69,50 +63,19 @@ def test_replicas_end_when_all_have_come_to_a_plateau():
     assert bounds(Plateau(every=1, patience=2), broken) == 5
 
 
-def strips(values, **settings):
-    scores = iter(values)
-    callback = FallingStrips(lambda net: next(scores), every=1, **settings)
-    return bounds(callback, [0.0] * len(values))
-
-
-def test_falling_strips():
-    """Successive falls, by Prechelt's criterion UP: one rise, and they are counted from the start."""
-    assert strips([0.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0, -1.0]) == 7
-    assert strips([5.0, 4.0, 3.0, 2.0, 1.0, 1.5, 1.0, 0.0, -1.0, -2.0]) is None
-    assert strips([3.0, 2.0, 2.0, 1.0, 0.0], strips=2) == 5  # staying where it is is no fall
-    assert strips([1.0, 0.0], strips=1) == 2
-    first, second = [2.0, 1.0, 0.0, 3.0, 4.0, 5.0], [2.0, 3.0, 4.0, 5.0, 4.0, 3.0]
-    assert strips(torch.tensor([first, second]).T, strips=2) == 6
-
-
-def test_strips_are_measured_at_their_ends_alone(capsys):
-    """And the bar shows where a training ended."""
-    steps = []
-    callback = FallingStrips(lambda net: steps.append(net) or -len(steps), every=4, strips=1)
-    fit(model(), callbacks=[callback], progress=True)
-    assert len(steps) == 2 and "8/40" in capsys.readouterr().err
-
-
-LIBRARY = {
-    "plateau": lambda: Plateau(every=3, patience=2),
-    "falling strips": lambda: FallingStrips(score, every=3, strips=2),
-}
-
-
 @pytest.mark.parametrize("replicas", [(), (R,)])
-@pytest.mark.parametrize("name", LIBRARY)
-def test_a_training_that_was_interrupted_ends_at_the_same_step(name, replicas, tmp_path):
-    settings, callback = {"steps": 400, "rule": gilib.Adam(0.3)}, LIBRARY[name]()
+def test_a_training_that_was_interrupted_ends_at_the_same_step(replicas, tmp_path):
+    settings, callback = {"steps": 400, "rule": gilib.Adam(0.3)}, Plateau(every=3, patience=2)
     whole, again = (fit(model(replicas), callbacks=[callback], **settings) for _ in range(2))
     assert 8 < len(whole.elbo) < 400 and torch.equal(whole.elbo, again.elbo)  # it begins without memories
     checkpoint = Checkpoint(tmp_path / "run", every=5)
     with pytest.raises(KeyboardInterrupt):
-        fit(model(replicas), callbacks=[LIBRARY[name](), stop_at(8)], checkpoint=checkpoint, **settings)
-    history = fit(model(replicas), callbacks=[LIBRARY[name]()], checkpoint=checkpoint, **settings)
+        fit(model(replicas), callbacks=[Plateau(3, 2), stop_at(8)], checkpoint=checkpoint, **settings)
+    history = fit(model(replicas), callbacks=[Plateau(3, 2)], checkpoint=checkpoint, **settings)
     assert history.resumed_at == 5 and torch.equal(history.elbo, whole.elbo)
 
 
-@pytest.mark.parametrize("kind", [Plateau, FallingStrips, EarlyStopping, StoredStates])
+@pytest.mark.parametrize("kind", [Plateau, HoldOut, EarlyStopping, StoredStates])
 def test_all_that_begins_anew_is_remembered(kind):
     callback = object.__new__(kind)
     callback.begin()

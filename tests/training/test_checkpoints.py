@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import gilib
-from gilib.training import Checkpoint, ExponentialDecay, FallingStrips, LinearDecay, Paused, Plateau, Speed
+from gilib.training import Checkpoint, ExponentialDecay, LinearDecay, Paused, Plateau, Speed, StoredStates
 from tests.support import D
 from tests.support.rules import MovingAverages, averaged
 from tests.support.trainings import LOST, X, Y, fit, model, same, shake, stop_at
@@ -87,7 +87,7 @@ OTHERS = {  # what is trained, what is different then, and what an error says of
     "another augmentation": ({"augment": Shift()}, {"augment": shake}, "augment: .*"),
     **{
         f"{len(others)} other callbacks": (CALLED, {"callbacks": others}, None)
-        for others in ([], [FallingStrips(len)], [Plateau(), Plateau()])
+        for others in ([], [StoredStates(0)], [Plateau(), Plateau()])
     },
 }
 

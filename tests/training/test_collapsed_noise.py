@@ -14,6 +14,7 @@ from gilib.training.rules.collapsed.model import single_process
 from gilib.training.rules.collapsed.noise import SHIFT, process_with_noise
 from tests.support import D, assert_equal, normals, sparse
 from tests.support.sparse import finite_difference
+from tests.support.trainings import stop_at
 
 X = normals(40, 2, seed=1)
 SPREAD = torch.where(X[:, :1] > 0, 0.5, 0.05)
@@ -174,6 +175,34 @@ def test_it_starts_from_residuals_of_points_left_out():
     assert_equal(model.log_precision.exp().detach(), torch.full((2, 40), 2 / math.pi**2, dtype=D))
     squares = torch.randn(10**6, generator=torch.Generator().manual_seed(0), dtype=D).square().log()
     assert abs(squares.mean() + SHIFT) < 6 * math.sqrt(math.pi**2 / 2 / 10**6)
+
+
+def test_errors_of_points_left_out_are_those_of_regressions_whose_noise_varies():
+    """Of all points but one, with the effective variance r of each; a row that counts twice loses one."""
+    net, _, model = shaken(X)
+    kernel, noise = kernels_of(net)[0], model._at(model._posterior(), X)[0].detach()
+    count = torch.arange(40).remainder(2).double() + 1.0
+    found, squares = model.errors(X, Y, count), torch.zeros(2, dtype=D)
+    for n in range(40):
+        rest = count - torch.eye(40, dtype=D)[n]
+        kept = rest > 0
+        for o, variance in enumerate(noise):
+            gram = kernel.gram(X[kept]) + torch.diag(variance[kept] / rest[kept])
+            guess = kernel.cross(X[n : n + 1], X[kept]) @ torch.linalg.solve(gram, Y[kept, o])
+            squares[o] += count[n] * (Y[n, o] - guess[0].detach()).square()
+    assert_equal(found, squares / count.sum(), 1e-6)
+
+
+def test_structure_that_is_taken_for_noise_is_named(tmp_path):
+    """A step at the end: silence, then loud noise, is likelier than a jump; also after an interruption."""
+    x = torch.linspace(-2, 2, 60, dtype=D)[:, None]
+    y = (x > 1) * (2.0 + 0.4 * normals(60, 1, seed=5)) + 4e-4 * normals(60, 1, seed=6)
+    train = partial(gilib.recommended("heteroscedastic_gp").train, x, y, progress=False)
+    checkpoint = gilib.training.Checkpoint(tmp_path / "part", every=2)
+    with pytest.raises(KeyboardInterrupt):
+        train(checkpoint=checkpoint, callbacks=[stop_at(3)])
+    with pytest.warns(UserWarning, match=r"errors are 4\.\d times those of constant noise"):
+        assert train(checkpoint=checkpoint).history.resumed_at == 2
 
 
 @pytest.mark.parametrize("few", [True, False], ids=["sparse", "exact"])

@@ -27,7 +27,6 @@ COUNTS = {  # whole numbers of at least one, or of at least zero
     SGHMC: {"window": 1, "burn_in": 0, "adaptation": 0},
     training.ExponentialDecay: {"every": 1},
     training.Plateau: {"every": 1, "patience": 1},
-    training.FallingStrips: {"every": 1, "strips": 1},
     training.StoredStates: {"burn_in": 0, "every": 1},
     training.EarlyStopping: {"every": 1, "patience": 1, "num_samples": 1, "seed": 0},
     SteppedTempering: {"steps": 0, "stairs": 1},

@@ -62,12 +62,12 @@ def test_a_score_is_the_mixture_of_new_draws():
 
 def test_a_pause_changes_nothing(tmp_path, monkeypatch):
     """The scores are in the checkpoint: resumed at any step, it ends where it would have ended."""
-    monkeypatch.setattr(stopping, "SMOOTHED", 4)
+    for name, value in {"SMOOTHED": 4, "STRIP": 10, "STRIPS": 2}.items():
+        monkeypatch.setattr(stopping, name, value)
 
     def fit(count, path):
         net, likelihood = small_net(gilib.Factorised()), gilib.Gaussian(0.1)
         stop = HoldOut(likelihood, X, Y, start=40, num_samples=2)
-        stop.strips = gilib.training.FallingStrips(stop.strips.score, 10, 2)
         settings = {"num_samples": 2, "callbacks": [stop], "progress": False}
         settings["checkpoint"] = Checkpoint(path, every=1)
         data = normals(20, 2), normals(20, 2, seed=1)

@@ -26,6 +26,7 @@ NODES = 128  # of an expectation over contrasts
 LEAST = 1e-8  # smallest precision of a pseudo-target
 STEP = 0.5  # the first one of several contrasts; a whole one overshoots, because they depend on each other
 SMALLEST = 1e-3  # a shorter step is not tried
+GROWTH = 1.1  # of a step after one that gained
 SETTLED = 1e-6  # nats per point; a step that gains less is the last
 TEMPERATURES = torch.logspace(-2, 2, 33, base=2.0).tolist()  # from a quarter to four
 
@@ -61,13 +62,14 @@ class ProcessOfClasses(CollapsedModel):
             self.moments = self.precision = self.matrix.new_zeros(len(x), len(self.matrix))
         white, left = features_of(self.process.inducing(), x)
         value, *target = self._bound(white, left, y, weights)
-        size, gained = STEP if len(self.matrix) > 1 else 1.0, torch.inf
+        size = whole = STEP if len(self.matrix) > 1 else 1.0
+        gained = torch.inf
         while gained > SETTLED * len(x) and size > SMALLEST:
             before = self.moments, self.precision
             self.moments, self.precision = map(torch.lerp, before, target, (size, size))
             new, *found = self._bound(white, left, y, weights)
             if new >= value:
-                gained, value, target = float(new - value), new, found
+                gained, value, target, size = float(new - value), new, found, min(GROWTH * size, whole)
             else:
                 self.moments, self.precision = before
                 size *= 0.5

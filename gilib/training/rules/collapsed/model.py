@@ -28,6 +28,9 @@ class CollapsedModel(ABC):
 
     known: Sequence[nn.Parameter]  # of the network, not searched, because the model sets them or leaves them
     own: Sequence[nn.Parameter] = ()  # searched besides those of network and likelihood
+    constant = torch.tensor(
+        torch.inf
+    )  # squared leave-one-out errors at the start of a search for varying noise
 
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""
@@ -45,7 +48,7 @@ class CollapsedModel(ABC):
         return torch.zeros(())
 
     def errors(self, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """Return mean squared leave-one-out errors, `[O]`, as if the noise were σ² everywhere."""
+        """Return mean squared leave-one-out errors, `[O]`."""
         raise NotImplementedError
 
     def unround(self, x: Tensor, weights: Tensor, spacing: Tensor) -> None:  # noqa: B027
@@ -123,25 +126,32 @@ class SparseProcess:
 
 @torch.no_grad()
 def left_out(
-    process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor, weights: Tensor
+    process: SparseProcess,
+    noise: Tensor,
+    x: Tensor,
+    y: Tensor,
+    weights: Tensor,
+    varying: Tensor | None = None,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     """Yield, for pieces of the data, points, residuals e, 1 - h, where h is their leverage, and weights.
 
     The leave-one-out error of a point is e / (1 - h), with h = |T⁻¹ a|² / σ² and B = T Tᵀ; with all points as
-    inducing ones that of exact regression. Of a row that counts as several, one is left out.
+    inducing ones that of exact regression. Of a row that counts as several, one is left out. The noise has
+    variance σ², `[G]`, times `varying`, `[N]`.
     """
-    inducing, pieces = process.inducing(), list(in_pieces(x.double(), y.double(), weights))
+    varying = torch.ones_like(weights) if varying is None else varying
+    inducing, pieces = process.inducing(), list(in_pieces(x.double(), y.double(), weights, varying))
     _, mean, factor = collapsed(Sums.over(sums_of(inducing, *piece) for piece in pieces), noise)
-    for x_part, y_part, w_part in pieces:
+    for x_part, y_part, w_part, own in pieces:
         white = inducing.white(x_part)
         solved = torch.linalg.solve_triangular(factor, white.mT, upper=False)  # [G, M, N]
-        left = 1.0 - w_part.clamp_max(1.0)[:, None] * solved.square().sum(-2).mT / noise
+        left = 1.0 - (w_part.clamp_max(1.0) / own)[:, None] * solved.square().sum(-2).mT / noise
         yield x_part, y_part - white @ mean, left.clamp_min(MIN_SHARE), w_part[:, None]
 
 
-def squares_left_out(process: SparseProcess, noise: Tensor, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+def squares_left_out(process: SparseProcess, noise: Tensor, *data: Tensor) -> Tensor:
     """Return the mean squared leave-one-out error of the regression, `[O]`."""
-    parts = left_out(process, noise, x, y, weights)
+    parts, weights = left_out(process, noise, *data), data[2]
     squares = [(own * (residual / left).square()).sum(0) for _, residual, left, own in parts]
     return torch.stack(squares).sum(0) / weights.sum()
 
