@@ -20,7 +20,7 @@ from gilib.training.rules.collapsed.bound import Sums, collapsed, evidence, sums
 
 AT_ONCE = 2000  # points whose cross-covariances are held in memory while no gradients are needed
 WHOLE = 20000  # points whose cross-covariances are held with their gradients: half a gigabyte of 500
-MIN_SHARE = 1e-4  # lower limit of 1 - leverage: how much of a residual is not the point's own doing
+MIN_SHARE = 1e-9  # lower limit of 1 - leverage, which rounding may take below zero
 
 
 class CollapsedModel(ABC):
