@@ -11,6 +11,7 @@ import pytest
 
 from experiments import select
 from experiments.comparisons.against import with_auto
+from experiments.registry import EXPERIMENTS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -58,6 +59,16 @@ def test_one_thing_is_changed_in_a_recorded_training(tmp_path, capsys):
     printed = capsys.readouterr().out.split()
     assert float(printed[-1]) == names["own"].record["metrics"]["test_log_likelihood"]
     assert "Matern" in repr(names["net"].layers[-1].hyperparameters())
+
+
+def test_the_programs_of_authors(tmp_path, monkeypatch, capsys):
+    rule, experiment = programs("book/api/authors.md")
+    first, *_, last = run(rule, tmp_path)["history"].elbo.split(50)
+    assert last.mean() > first.mean() + 0.5
+    monkeypatch.setitem(EXPERIMENTS, "yacht_width", None)  # which leaves the table afterwards
+    monkeypatch.setenv("GILIB_RESULTS", str(tmp_path))
+    assert run(experiment, tmp_path)["main"](["run", "yacht_width", "--scale", "smoke"]) == 0
+    assert "2 records added to yacht_width" in capsys.readouterr().out
 
 
 def test_minutes_of_auto_are_those_of_the_records():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,12 @@ class Experiment:
     largest_group: int | None = None
     scales: tuple[str, ...] = ("smoke", "reduced", "paper")
     build: Callable[[Any, torch.device], Training] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse configurations that cannot identify a record."""
+        frozen = is_dataclass(self.config) and self.config.__dataclass_params__.frozen  # type: ignore[attr-defined]
+        if not frozen or "scale" not in {each.name for each in fields(self.config)}:
+            raise TypeError(f"{self.config.__name__} must be a frozen dataclass with a field `scale`")
 
 
 def one_by_one(run: Callable[[Any, Job], Record]) -> Callable[..., list[Record]]:

@@ -111,8 +111,11 @@ class Work:
             if len(group) == 1:
                 raise RecordError(f"{self.name}: {group[0]} does not fit on the device: {error}") from None
             return None
-        if len(bodies) != len(group):
-            raise RecordError(f"{self.name} returned {len(bodies)} records for {len(group)} configurations")
+        if not isinstance(bodies, list) or len(bodies) != len(group):
+            raise RecordError(
+                f"{self.name} must return a list of {len(group)} records, one for each configuration, got "
+                f"{bodies!r:.80}: `one_by_one(run)` makes it of a function of one configuration"
+            )
         return bodies
 
     def _attempt(self, group: Group, folder: Path) -> list[Record]:

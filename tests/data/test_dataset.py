@@ -76,11 +76,7 @@ def test_a_split_needs_a_row_to_test_on():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (
-            lambda: small().split(20),
-            ValueError,
-            r"small has splits 0 to 19, got 20: choose one of range",
-        ),
+        (lambda: small().split(20), ValueError, r"small has splits 0 to 19, got 20: choose one of range"),
         (lambda: small().split(True), ValueError, "k must be an integer, got True"),
         (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1), TypeError, "x of a data set must be"),

@@ -167,5 +167,5 @@ test_bad_arguments = refusals(
         (lambda: MatrixNormal(LOC, EYE, -COLUMNS), "column_scale_tril must be lower triangular"),
         (lambda: MatrixNormal(LOC, EYE, COLUMNS).rsample(noise=LOC.mT), r"must .* 4, 3\], got \[3, 4\]"),
         (lambda: MatrixNormalInverseWishart(LOC, EYE, 2.0, COLUMNS), "df must exceed p - 1 = 2"),
-    ],
+    ]
 )

@@ -184,8 +184,7 @@ def test_errors_of_points_left_out_are_those_of_regressions_whose_noise_varies()
     count = torch.arange(40).remainder(2).double() + 1.0
     found, squares = model.errors(X, Y, count), torch.zeros(2, dtype=D)
     for n in range(40):
-        rest = count - torch.eye(40, dtype=D)[n]
-        kept = rest > 0
+        kept = (rest := count - torch.eye(40, dtype=D)[n]) > 0
         for o, variance in enumerate(noise):
             gram = kernel.gram(X[kept]) + torch.diag(variance[kept] / rest[kept])
             guess = kernel.cross(X[n : n + 1], X[kept]) @ torch.linalg.solve(gram, Y[kept, o])

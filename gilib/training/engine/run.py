@@ -26,7 +26,8 @@ from gilib.training.gradients.objective import Batch, Objective
 from gilib.training.gradients.parallel import OneProcess
 from gilib.training.gradients.replay import Replay
 from gilib.training.history import PART, History
-from gilib.training.rules.base import Problem
+from gilib.training.rules.base import Problem, RunningRule
+from gilib.validation import check_instance
 
 READ_EVERY = 100  # steps between looks at the objective: the only times that an accelerator is waited for
 
@@ -69,7 +70,7 @@ class Run:
         self.per_row = weights.mean().reciprocal()  # rules know rows, not how often each counts
         self.problem = self._problem(likelihood, x.device, replay)
         self.alone = [p for p in self.problem.parameters.values() if _has_own_memory(p)]
-        self.rule = settings.rule.begin(self.problem)
+        self.rule = check_instance(settings.rule.begin(self.problem), RunningRule, "what begin returns")
         if settings.freeze:
             self.rule.check_freeze()
         self.replay = Replay(self._recorded, x.device) if replay else None

@@ -76,7 +76,7 @@ def test_bodies_that_cannot_be_records():
     (record,) = Work("tiny", lambda configs, job: [body])(CONFIGS[:1]).records
     assert record["error"] == "a metric is not finite" and record["metrics"] == {}
     assert record["data"] == {"name": "none"}
-    with pytest.raises(RecordError, match="tiny returned 1 records for 5 configurations"):
+    with pytest.raises(RecordError, match="tiny must return a list of 5 records, one for each"):
         Work("tiny", lambda configs, job: [{}])(CONFIGS)
     with pytest.raises(RecordError, match="not plain data"):
         Work("tiny", lambda configs, job: [{"metrics": torch.zeros(1)}])(CONFIGS[:1])
