@@ -42,11 +42,7 @@ class CorrelatedGaussian(Likelihood):
     """
 
     def __init__(
-        self,
-        outputs: Count,
-        noise_variance: Scale = 1.0,
-        learn: bool = False,
-        replicas: tuple[int, ...] = (),
+        self, outputs: Count, noise_variance: Scale = 1.0, learn: bool = False, replicas: tuple[int, ...] = ()
     ):
         super().__init__()
         self.outputs = self.num_outputs = outputs

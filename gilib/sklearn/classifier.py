@@ -107,8 +107,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         contrasts.matrix /= temperature
         if temperature == TEMPERATURES[-1]:
             warnings.warn(
-                f"forecasts are too sure even after division by {temperature:g}, the most that is tried: are "
-                "there copies of rows, or weights that count rows more often than they were observed?",
+                f"forecasts are too sure even after division by {temperature:g}, the most that is tried: do "
+                "inputs say nothing of labels, or do copies or weights count rows that were observed once?",
                 stacklevel=4,
             )
         return temperature

@@ -217,11 +217,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return found
 
     def predict(
-        self,
-        X: Any,
-        return_std: bool = False,
-        return_interval: float | None = None,
-        return_cov: bool = False,
+        self, X: Any, return_std: bool = False, return_interval: float | None = None, return_cov: bool = False
     ) -> Any:
         """Mean `[N]` or `[N, O]`, of a data frame with its rows and the names of the targets.
 

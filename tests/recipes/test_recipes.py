@@ -8,6 +8,7 @@ from torch import nn
 
 import gilib
 from experiments.comparisons.tasks import moons
+from gilib.recipes.base import is_replayed
 from gilib.training import LinearDecay
 from tests.support import D, normals, seeded
 from tests.support.oracles import assert_mean_within
@@ -133,11 +134,11 @@ def test_sizes_of_the_recommendation(monkeypatch):
     """What docstrings and chapters say; batches are of all data where these are fewer."""
     process, seen = gilib.recommended("gp"), []
     assert (process.num_exact, process.num_inducing) == (1500, 500)
-    monkeypatch.setattr("gilib.recipes.base.fit", lambda *given, **own: seen.append(own["batch_size"]))
+    monkeypatch.setattr("gilib.recipes.base.fit", lambda *given, **own: seen.append(own))
     for points in (30, 450):
         x = normals(points, 2)
         gilib.recommended("deep_gp", num_inducing=5).train(x, x, progress=False)
-    assert seen == [30, 400]
+    assert [(own["batch_size"], own["speed"].replay) for own in seen] == [(30, True), (400, True)]
 
 
 def test_each_replica_may_have_data_of_its_own():
@@ -204,17 +205,15 @@ def test_a_trial_leaves_the_training_as_it_is(tmp_path):
 def test_options_of_the_training_are_those_of_the_trials(monkeypatch):
     """But for what watches it."""
     seen, fit = [], gilib.fit
-    monkeypatch.setattr(
-        "gilib.recipes.base.fit", lambda *given, **own: seen.append(own) or fit(*given, **own)
-    )
+    monkeypatch.setattr("gilib.recipes.base.fit", lambda *its, **own: seen.append(own) or fit(*its, **own))
     rule, recipe = gilib.Adam(0.01), gilib.recommended("network", hidden=(4,), trial=3)
-    recipe.train(
-        normals(20, 2), normals(20, 1), steps=5, rule=rule, num_samples=3, batch_size=7, progress=False
-    )
+    data, options = (normals(20, 2), normals(20, 1)), {"steps": 5, "progress": False}
+    recipe.train(*data, **options, rule=rule, num_samples=3, batch_size=7)
     assert [(own["steps"], own["num_samples"]) for own in seen] == [(3, 2), (3, 2), (5, 3)]
     assert all(own["rule"] is rule and own["batch_size"] == 7 for own in seen)
-    recipe.train(normals(20, 2), normals(20, 1), steps=5, num_samples=None, progress=False)
+    recipe.train(*data, **options, num_samples=None, rule=gilib.training.VOGN())  # not recordable
     assert [own["num_samples"] for own in seen[3:]] == [5, 5, None]  # as many as the rule takes
+    assert [own["speed"].replay for own in seen] == 3 * [True] + 3 * [False]
 
 
 def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
@@ -225,3 +224,4 @@ def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
     x, y = normals(2, 20, 2), normals(2, 20, 1, seed=1)
     recipe = gilib.recommended("network", hidden=(4,), steps=3, activations=(Exploding, nn.Tanh))
     assert nonlinearity(recipe.train(x, y, seed=[0, 1], progress=False)) is nn.Tanh
+    assert not is_replayed(*recipe.build(X, Y))  # because nobody knows what it would do in a recording
