@@ -219,8 +219,7 @@ def leave_internal_names(
     if node.get("refdomain") != "py" or (len(parts) > 1 and parts[0] not in PACKAGES):
         return None
     if len(parts) == 1:  # a type alias, written in an annotation by its bare name
-        modules = (module for name, module in list(sys.modules.items()) if name.startswith(BELOW))
-        return content if any(hasattr(module, target) for module in modules) else None
+        return content if target in bare_names() else None
     public = {f"{value.__module__}.{value.__qualname__}" for value in public_classes()}
     try:
         value = getattr(importlib.import_module(".".join(parts[:-1])), parts[-1])
@@ -228,6 +227,13 @@ def leave_internal_names(
         return None
     ours = inspect.isclass(value) or isinstance(value, TypeVar)
     return content if ours and target not in public else None
+
+
+@cache
+def bare_names() -> frozenset[str]:
+    """All names in all modules of ours, which are imported by the time that references are resolved."""
+    modules = (module for name, module in list(sys.modules.items()) if name.startswith(BELOW))
+    return frozenset().union(*map(vars, modules))
 
 
 def gilib() -> ModuleType:
