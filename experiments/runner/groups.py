@@ -45,7 +45,9 @@ def make_groups(experiment: Experiment, configs: Iterable[Any]) -> list[Group]:
     If complete groups are removed because they are recorded, the others do not change. So an interrupted run
     resumes with the same groups.
 
-    >>> grid = Experiment("two seeds at a time", str, iter, list, group=len, largest_group=2)
+    >>> from dataclasses import make_dataclass
+    >>> config = make_dataclass("Config", ["scale"], frozen=True)
+    >>> grid = Experiment("two seeds at a time", config, iter, list, group=len, largest_group=2)
     >>> make_groups(grid, ["a", "bb", "c", "d"])
     [('a', 'c'), ('d',), ('bb',)]
     """
