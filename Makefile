@@ -7,7 +7,7 @@ CHAPTERS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet $$PIP_ARGS -c constraints.txt
-STAGES := lint unit runner notebooks book links wheel site data
+STAGES := lint unit processes notebooks book links wheel site data
 
 .PHONY: help book test serve lab references format clean distclean $(addprefix test-,$(STAGES))
 .DEFAULT_GOAL := help

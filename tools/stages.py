@@ -28,7 +28,7 @@ PYTHON = [sys.executable]
 PYTEST = [*PYTHON, "-m", "pytest", "-q"]
 NBVAL = ["--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=120"]
 LINKS = "tests/site/test_links.py"
-RUNNER = "tests/experiments/runner"  # starts and kills processes, and waits for them
+PROCESSES = ["tests/experiments/runner", "tests/test_benchmarks.py"]  # start processes, and wait for them
 IN_PARALLEL = ["-n", "2", "--dist", "loadfile"]
 STEALING = ["-n", "2", "--dist", "worksteal"]  # file after file, and no process waits at the end
 SEALED = ROOT / "tools" / "sealed"
@@ -65,8 +65,10 @@ STAGES = {
             [*PYTHON, "-m", "mypy", "tools"],
         )
     ),
-    "unit": Stage(([*PYTEST, *STEALING, "--durations=40", "--ignore", RUNNER],), sealed=True),
-    "runner": Stage(([*PYTEST, RUNNER],), sealed=True),
+    "unit": Stage(
+        ([*PYTEST, *STEALING, "--durations=40", *(f"--ignore={path}" for path in PROCESSES)],), sealed=True
+    ),
+    "processes": Stage(([*PYTEST, *PROCESSES],), sealed=True),
     "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),
@@ -77,7 +79,7 @@ STAGES = {
     "data": Stage(([*PYTEST, *IN_PARALLEL, *PUBLISHED],), needs_data=True),
 }
 ALL = tuple(name for name, stage in STAGES.items() if not stage.needs_data)
-ASIDE = ("lint", "wheel", "runner")  # one process each
+ASIDE = ("lint", "wheel", "processes")  # one process each
 BESIDE_THEM = ("book", "links")  # likewise
 
 

@@ -140,7 +140,7 @@ def test_this_machine_is_not(monkeypatch, tmp_path):
 
 def test_tests_notebooks_and_book_are_sealed():
     sealed = {name for name, stage in stages.STAGES.items() if stage.sealed}
-    assert sealed == {"unit", "runner", "notebooks", "book"}
+    assert sealed == {"unit", "processes", "notebooks", "book"}
 
 
 def test_what_skips_without_published_files_has_a_stage_with_them():
