@@ -51,7 +51,8 @@ class Collapsed(Rule):
 
     If the log variance of the noise is a process, too (`HeteroscedasticGaussian` over a `Concat` of two
     processes), the posterior of the noise is searched among those that pseudo-outputs with precisions define.
-    Given that, the posterior of the mean has a closed form again (Lázaro-Gredilla & Titsias, 2011).
+    Given that, the posterior of the mean has a closed form again (Lázaro-Gredilla & Titsias, 2011). A warning
+    says if leave-one-out errors end at twice those of constant noise: structure was taken for noise.
 
     For classes (`Categorical` over `gilib.models.gp_classifier`) only the kernel is searched;
     natural-gradient steps lead to the best q in every evaluation (Khan & Lin, 2017). Expectations are
