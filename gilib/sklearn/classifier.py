@@ -53,9 +53,9 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     Attributes:
         classes_: the sorted labels, `[C]`, in the order of the columns of `predict_proba`.
         temperature_: what the logits of a process of up to ten classes and 2000 rows are divided by after
-            training, from a quarter to four: the training labels are most probable under it, each left out in
-            turn, in closed form. Before, its forecasts are not sure enough. Of other models, and where most
-            inputs have several labels: 1.
+            training, from a quarter to sixteen: the training labels are most probable under it, each left out
+            in turn, in closed form. Before, its forecasts are mostly not sure enough. Of other models, and
+            where most inputs have several labels: 1.
         net_: the trained `gilib.Network`, whose logits are divided already; elbo_ is the bound before.
             likelihood_, normalisation_, elbos_, model_, history_, converged_, n_iter_, n_features_in_ and
             feature_names_in_ are as for `BayesianRegressor`.
@@ -107,8 +107,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         contrasts.matrix /= temperature
         if temperature == TEMPERATURES[-1]:
             warnings.warn(
-                f"forecasts are too sure even after division by {temperature:g}, the most that is tried: do "
-                "inputs say nothing of labels, or do copies or weights count rows that were observed once?",
+                f"labels left out are predicted best with logits divided by {temperature:g}, the most that "
+                "is tried: do inputs say nothing of labels, are there copies, or weights that are too big?",
                 stacklevel=4,
             )
         return temperature

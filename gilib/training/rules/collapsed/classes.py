@@ -28,7 +28,7 @@ STEP = 0.5  # the first one of several contrasts; a whole one overshoots, becaus
 SMALLEST = 1e-3  # a shorter step is not tried
 GROWTH = 1.1  # of a step after one that gained
 SETTLED = 1e-6  # nats per point; a step that gains less is the last
-TEMPERATURES = torch.logspace(-2, 2, 33, base=2.0).tolist()  # from a quarter to four
+TEMPERATURES = torch.logspace(-2, 4, 49, base=2.0).tolist()  # from a quarter to sixteen
 
 
 class ProcessOfClasses(CollapsedModel):
