@@ -26,11 +26,6 @@ def run(program, folder):
     return runpy.run_path(str(path))
 
 
-def test_readme_holds_two_programs_of_about_ten_lines():
-    for program in programs("README.md")[:2]:
-        assert 8 <= len([line for line in program.splitlines() if line.strip()]) <= 14
-
-
 def test_the_extra_brings_what_the_program_on_own_data_imports():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     brought = {re.split("[<>=]", entry)[0] for entry in project["optional-dependencies"]["sklearn"]}

@@ -8,7 +8,7 @@ import torch
 
 import gilib
 from experiments.lindinger2020.stopping import HoldOut
-from gilib.training import Checkpoint, EarlyStopping, Plateau, StoredStates
+from gilib.training import Checkpoint, EarlyStopping, Plateau, Speed, StoredStates
 from tests.support import trainings
 from tests.support.trainings import R, model, same, stop_at
 
@@ -19,16 +19,16 @@ fit = partial(trainings.fit, steps=40, rule=gilib.Adam())
 def test_they_see_every_step(replicas):
     net, seen = model(replicas), []
     history = fit(net, steps=5, callbacks=[lambda *arguments: seen.append(arguments)])
-    assert [step for step, _, _ in seen] == [1, 2, 3, 4, 5]
+    assert [step for step, _, _ in seen] == [1, 2, 3, 4, 5] and all(given is net for _, _, given in seen)
     assert torch.equal(torch.stack([bound for _, bound, _ in seen]), history.elbo)
-    assert all(given is net for _, _, given in seen)
 
 
 @pytest.mark.parametrize("every", [1, 1000])
-def test_one_of_them_ends_the_training(every, tmp_path):
+def test_one_of_them_ends_the_training(every, tmp_path, capsys):
     stop, path = (lambda step, bound, net: step == 7), tmp_path / "run"
     net, shorter, again = model(), model(), model()
-    history = fit(net, callbacks=[lambda *_: False, stop], checkpoint=Checkpoint(path, every))
+    history = fit(net, callbacks=[lambda *_: False, stop], checkpoint=Checkpoint(path, every), progress=True)
+    assert "7/40" in capsys.readouterr().err
     assert torch.equal(history.elbo, fit(shorter, steps=7).elbo) and same(net, shorter)
     resumed = fit(again, callbacks=[stop], checkpoint=path)
     assert resumed.resumed_at == 7 and torch.equal(resumed.elbo, history.elbo) and same(net, again)
@@ -84,8 +84,13 @@ def test_all_that_begins_anew_is_remembered(kind):
 
 def test_a_training_that_ends_while_it_diverges_says_so():
     with pytest.raises(gilib.training.DivergenceError, match=r"its gradient was not finite at step 1 \(seen"):
-        net = model(posterior=gilib.Factorised())
-        fit(net, rule=gilib.Adam(1e4), callbacks=[lambda step, bound, net: step == 3])
+        fit(model(posterior=gilib.Factorised()), rule=gilib.Adam(1e4), callbacks=[lambda step, *_: step == 3])
+
+
+@pytest.mark.parametrize("speed", [Speed(), Speed(replay=True)])
+def test_what_a_callback_freezes_is_not_trained_on(speed):
+    with pytest.raises(ValueError, match="a parameter was frozen while it was trained"):
+        fit(model(), callbacks=[lambda k, _, net: (net.requires_grad_(k < 9), None)[1]], speed=speed)
 
 
 @pytest.mark.parametrize(

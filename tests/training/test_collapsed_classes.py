@@ -105,8 +105,8 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
             value, calm.moments, calm.precision = calm._bound(*at, LABELS[3], ONES)
             values.append(float(value))
     assert min(values[10:]) < float(best) - 1.0
-    settle, calls = own.ProcessOfClasses._bound, []
-    monkeypatch.setattr(own.ProcessOfClasses, "_bound", lambda *data: calls.append(data) or settle(*data))
+    found, calls = own.ProcessOfClasses._bound, []
+    monkeypatch.setattr(own.ProcessOfClasses, "_bound", lambda *data: calls.append(data) or found(*data))
     bound_of(model(3, variance=1e4, jitter=1e-9)[1], 3)
     assert len(calls) < 2000  # steps grow again: 16535 if they stay short
 

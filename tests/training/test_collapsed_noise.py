@@ -200,7 +200,7 @@ def test_structure_that_is_taken_for_noise_is_named(tmp_path):
     checkpoint = gilib.training.Checkpoint(tmp_path / "part", every=2)
     with pytest.raises(KeyboardInterrupt):
         train(checkpoint=checkpoint, callbacks=[stop_at(3)])
-    with pytest.warns(UserWarning, match=r"errors are 4\.\d times those of constant noise"):
+    with pytest.warns(UserWarning, match=r"errors are \d\.\d times those of constant noise"):
         assert train(checkpoint=checkpoint).history.resumed_at == 2
 
 

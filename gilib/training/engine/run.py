@@ -98,6 +98,8 @@ class Run:
 
     def step(self, step: int) -> None:
         """Do one step of the rule, then call the callbacks."""
+        if not all(parameter.requires_grad for parameter in self.problem.parameters.values()):
+            raise ValueError("a parameter was frozen while it was trained: freeze it before the training")
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
