@@ -37,8 +37,8 @@ def shaken(points, jitter=0.0):
     net, likelihood = processes(points, jitter=jitter), HeteroscedasticGaussian(VARIANCES)
     model = process_with_noise(net, likelihood)
     with torch.no_grad():
-        model.pseudo.copy_(normals(8, 2, seed=3))
-        model.log_precision.copy_(0.5 * normals(2, 8, seed=4))
+        model.own[0].copy_(normals(8, 2, seed=3))
+        model.own[1].copy_(0.5 * normals(2, 8, seed=4))
     return net, likelihood, model
 
 
@@ -60,9 +60,9 @@ def dense(net, model):
     gram, at = noise_kernel.gram(centres), noise_kernel.cross(X, centres)
     total = torch.zeros((), dtype=D)
     for o, variance in enumerate(VARIANCES):
-        precision = torch.diag(model.log_precision[o].exp())
+        precision = torch.diag(model.own[1][o].exp())
         gain = gram @ torch.linalg.inv(gram + torch.linalg.inv(precision))
-        posterior = MultivariateNormal(gain @ model.pseudo[:, o], gram - gain @ gram)
+        posterior = MultivariateNormal(gain @ model.own[0][:, o], gram - gain @ gram)
         prior = MultivariateNormal(torch.zeros(8, dtype=D), gram)
         project = at @ torch.linalg.inv(gram)
         mean = project @ posterior.mean
@@ -161,6 +161,7 @@ def test_it_starts_from_residuals_of_points_left_out():
     net = processes(X, noise_points=X)
     model = process_with_noise(net, HeteroscedasticGaussian(VARIANCES))
     model.start(X, Y, ONES)
+    pseudo, log_precision = (unit * own for unit, own in zip(model.found[1:], model.own, strict=True))
     kernel = kernels_of(net)[0]
     for n in (0, 17):
         rest = torch.arange(40) != n
@@ -171,8 +172,8 @@ def test_it_starts_from_residuals_of_points_left_out():
             residual = Y[n, o] - gain @ Y[rest, o]
             spread = kernel.diagonal(X[n : n + 1]) - cross @ gain + variance
             expected = (residual.square() / spread).log() + SHIFT
-            assert_equal(model.pseudo[n, o].detach(), expected[0].detach(), 1e-6)
-    assert_equal(model.log_precision.exp().detach(), torch.full((2, 40), 2 / math.pi**2, dtype=D))
+            assert_equal(pseudo[n, o].detach(), expected[0].detach(), 1e-6)
+    assert_equal(log_precision.exp().detach(), torch.full((2, 40), 2 / math.pi**2, dtype=D))
     squares = torch.randn(10**6, generator=torch.Generator().manual_seed(0), dtype=D).square().log()
     assert abs(squares.mean() + SHIFT) < 6 * math.sqrt(math.pi**2 / 2 / 10**6)
 
@@ -209,8 +210,7 @@ def test_training_finds_the_noise(few):
     x = normals(80, 2, seed=5)
     right = x[:, 0] > 0
     y = x.sin() + torch.where(right[:, None], 0.5, 0.05) * normals(80, 2, seed=6)
-    net = processes(x[::3] if few else x, x[::4], jitter=1e-8)
-    likelihood = HeteroscedasticGaussian(VARIANCES)
+    net, likelihood = processes(x[::3] if few else x, x[::4], jitter=1e-8), HeteroscedasticGaussian(VARIANCES)
     history = train(net, likelihood, x=x, y=y)
     assert history.elbo[-1] > history.elbo[0]
     elbo = gilib.elbo(net.estimate(1, 80), likelihood, x, y, num_data=80, per_point=True)

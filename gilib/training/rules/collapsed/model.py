@@ -28,7 +28,7 @@ class CollapsedModel(ABC):
 
     known: Sequence[nn.Parameter]  # of the network, not searched, because the model sets them or leaves them
     own: Sequence[nn.Parameter] = ()  # searched besides those of network and likelihood
-    constant = torch.tensor(torch.inf)  # squared leave-one-out errors of constant noise, before any varies
+    found: Sequence[Tensor] = ()  # by `start`; a checkpoint holds it
 
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:  # noqa: B027
         """Give `own` values that fit the data; called before the first step. By default, do nothing."""

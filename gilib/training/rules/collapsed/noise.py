@@ -31,12 +31,13 @@ PRECISION = 2.0 / math.pi**2  # 1 / V log z²
 MIN_SQUARE = 1e-4  # lower limit of a squared standardised residual, whose logarithm is taken
 WORSE = 4.0  # times the squared errors of constant noise: structure has become noise
 MIN_COUNT = 0.1  # points counted for an inducing input that is nearest to none
+UNITS = 0.3, 0.1  # of pseudo-outputs and log-precisions, times √(N / Λ) and √N at the start
 
 
 class ProcessWithNoise(model.CollapsedModel):
     """A process of the mean, f, with a process of the log noise variance, g; the likelihood holds σ².
 
-    The pseudo-outputs v, `pseudo`, and log Λ, `log_precision`, are searched.
+    The pseudo-outputs v and log Λ are searched in units in which the bound is curved about as along log σ².
     """
 
     def __init__(
@@ -44,10 +45,10 @@ class ProcessWithNoise(model.CollapsedModel):
     ):
         self.mean, self.noise, self.likelihood = mean, noise, likelihood
         like, targets = noise.points, len(likelihood.start)
-        self.pseudo = nn.Parameter(like.new_zeros(len(like), targets, dtype=torch.float64))  # [M, O]
-        self.log_precision = nn.Parameter(like.new_zeros(targets, len(like), dtype=torch.float64))  # [O, M]
         self.known = [*mean.parameters, *noise.parameters]
-        self.own = [self.pseudo, self.log_precision]
+        shapes = (len(like), targets), (targets, len(like))
+        self.own = [nn.Parameter(like.new_zeros(shape, dtype=torch.float64)) for shape in shapes]
+        self.found = [like.new_ones((), dtype=torch.float64)] * 3  # errors of constant noise, and units
 
     @torch.no_grad()
     def start(self, x: Tensor, y: Tensor, weights: Tensor) -> None:
@@ -57,7 +58,7 @@ class ProcessWithNoise(model.CollapsedModel):
         variance π²/2; they are averaged over the points that are nearest to each inducing input.
         """
         sigma, centres = self._variance, self.noise.points.double()
-        total = torch.zeros_like(self.pseudo)
+        total = torch.zeros_like(self.own[0])
         count, errors = total.new_zeros(len(total)), torch.zeros_like(sigma)
         for part, residual, left, own in model.left_out(self.mean, sigma, x, y, weights):
             squares = (residual.square() / (sigma * left)).clamp_min(MIN_SQUARE)
@@ -65,9 +66,11 @@ class ProcessWithNoise(model.CollapsedModel):
             total.index_add_(0, nearest, own * (squares.log() + SHIFT))
             count.index_add_(0, nearest, own[:, 0])
             errors += (own * (residual / left).square()).sum(0)
-        self.constant = errors / weights.sum()
-        self.pseudo.copy_(total / torch.where(count > 0.0, count, 1.0)[:, None])
-        self.log_precision.copy_((PRECISION * count.clamp_min(MIN_COUNT)).log().expand_as(self.log_precision))
+        number, precision = weights.sum(), PRECISION * count.clamp_min(MIN_COUNT)
+        units = UNITS[0] * (number / precision).sqrt()[:, None], UNITS[1] * number.sqrt()
+        self.found = [errors / number, *units]
+        self.own[0].copy_(total / torch.where(count > 0.0, count, 1.0)[:, None] / units[0])
+        self.own[1].copy_((precision.log() / units[1]).expand_as(self.own[1]))
 
     def bound(self, x: Tensor, y: Tensor, weights: Tensor, spacing: Tensor) -> Tensor:
         """Return L minus the cost of rounding, δ² / (24 r_n) for every point."""
@@ -112,7 +115,7 @@ class ProcessWithNoise(model.CollapsedModel):
             bound = bound + value - 0.5 * (weights * torch.cat([v[o] for v, _ in at]).log()).sum()
             self.mean.set_posterior(mean[:, 0], factor[0], o)
         self.noise.set_posterior(posterior.mean, posterior.factor)
-        ratio = float((self.errors(x, y, weights) / self.constant).max())
+        ratio = float((self.errors(x, y, weights) / self.found[0]).max())
         if ratio > WORSE:
             warnings.warn(
                 f"varying noise takes structure for noise: leave-one-out errors are {ratio**0.5:.2g} times "
@@ -126,7 +129,8 @@ class ProcessWithNoise(model.CollapsedModel):
         return self.likelihood.noise_variance.double().reshape(-1)
 
     def _posterior(self) -> WhitePosterior:
-        return WhitePosterior.of(self.noise.inducing().root, self.pseudo, self.log_precision.exp())
+        pseudo, log_precision = (unit * own for unit, own in zip(self.found[1:], self.own, strict=True))
+        return WhitePosterior.of(self.noise.inducing().root, pseudo, log_precision.exp())
 
     def _at(self, posterior: WhitePosterior, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the effective variance r and the variance τ of the log noise at points, both `[O, N]`."""

@@ -197,12 +197,12 @@ class RunningCollapsed(RunningRule):
     def state_dict(self) -> dict[str, Any]:
         own = [parameter.detach() for parameter in self.model.own]
         stands = {"last": self.last, "idle": self.idle, "spacing": self.spacing, "ended": self.ended}
-        stands["constant"] = self.model.constant
-        return {"search": self.search.state_dict(), "own": own, **stands}
+        return {"search": self.search.state_dict(), "own": own, "found": [*self.model.found], **stands}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.search.load_state_dict(state["search"])
-        self.seen, self.model.constant = [], state["constant"].to(self.parameters[0].device)
+        self.seen = []
+        self.model.found = [value.to(self.parameters[0].device) for value in state["found"]]
         self.last, self.idle = float(state["last"]), int(state["idle"])
         self.spacing, self.ended = state["spacing"].to(self.parameters[0].device), state.get("ended", "")
         with torch.no_grad():
