@@ -23,8 +23,6 @@ from sphinx_design.dropdown import dropdown_main, dropdown_title
 from sphinx_exercise.nodes import exercise_enumerable_node, solution_node
 from sphinx_exercise.utils import get_node_number
 
-from gilib.optional import INSTALL
-
 SPECIAL = re.compile(r"[\\`*_$<\[\]]")
 MACRO = re.compile(r"\\([A-Za-z]+)")
 RECORD = "application/papermill.record/"  # what `glue` leaves in a cell for the page
@@ -40,6 +38,8 @@ def notebook(app: Sphinx, docname: str, tree: nodes.document) -> NotebookNode:
     with suppress(KeyError):  # a chapter that failed is not kept, and the build has its outputs itself
         kept = get_cache(app.config.nb_execution_cache_path)
         executed = kept.merge_match_into_notebook(executed, cell_meta=())[1]
+    from gilib.optional import INSTALL  # with torch, which executing chapters does without
+
     page = Page(app)
     about = ABOUT.format(
         title=app.config.html_title or app.config.project, install=INSTALL.format(extra="sklearn")

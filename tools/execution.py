@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 import book_key
 import book_pages
 import chapters
+import forks
 
 SECONDS = 120  # for a cell, as in _config.yml
 PROCESSES = max(1, min(4, os.cpu_count() or 1))
@@ -79,7 +80,7 @@ def execute(chapter: Path, starts: int = 2) -> Run:
 def main() -> None:
     """Execute what is missing; a line for each chapter."""
     waiting = missing()
-    with ProcessPoolExecutor(PROCESSES) as pool:
+    with ProcessPoolExecutor(PROCESSES, initializer=forks.use) as pool:
         runs = {pool.submit(execute, chapter): chapter for chapter in waiting}
         for number, run in enumerate(as_completed(runs), 1):
             chapter, done = runs[run], run.result()

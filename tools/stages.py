@@ -41,6 +41,11 @@ PUBLISHED = [  # tests that read published files, which do not ship, and skip wi
 ]
 
 
+def alone(folder: str) -> list[str]:
+    """The tests of a folder without `tests/conftest.py`, which imports torch; they need none."""
+    return [f"--confcutdir={folder}", folder]
+
+
 @dataclass(frozen=True)
 class Stage:
     """Commands that must all succeed.
@@ -69,12 +74,12 @@ STAGES = {
         ([*PYTEST, *STEALING, "--durations=40", *(f"--ignore={path}" for path in PROCESSES)],), sealed=True
     ),
     "processes": Stage(([*PYTEST, *PROCESSES],), sealed=True),
-    "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, "tests/notebooks"],), sealed=True),
+    "notebooks": Stage(([*PYTEST, *NBVAL, *IN_PARALLEL, *alone("tests/notebooks")],), sealed=True),
     "book": Stage(([*PYTHON, "tools/book.py"],), sealed=True),
     "links": Stage(([*PYTEST, LINKS],), needs_book=True),
-    "wheel": Stage(([*PYTEST, "tests/packaging"],)),
+    "wheel": Stage(([*PYTEST, *alone("tests/packaging")],)),
     "site": Stage(
-        ([*PYTEST, *STEALING, "--ignore", LINKS, "tests/site"],), needs_book=True, needs_browser=True
+        ([*PYTEST, *STEALING, "--ignore", LINKS, *alone("tests/site")],), needs_book=True, needs_browser=True
     ),
     "data": Stage(([*PYTEST, *IN_PARALLEL, *PUBLISHED],), needs_data=True),
 }

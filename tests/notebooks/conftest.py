@@ -12,6 +12,7 @@ from nbval.plugin import IPyNbCell
 
 import chapters
 import execution
+import forks
 
 SECONDS = pytest.StashKey[dict[int, float]]()
 
@@ -22,7 +23,8 @@ def execute_with_history(kernel, cell_input, allow_stdin=None):
 
 
 def pytest_configure(config):
-    """Create the cache before several processes write to it."""
+    """Let kernels be forks, and create the cache before several processes write to it."""
+    forks.use()
     RunningKernel.execute_cell_input = execute_with_history
     if not hasattr(config, "workerinput"):
         execution.cache().db  # noqa: B018

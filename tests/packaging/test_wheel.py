@@ -1,6 +1,6 @@
 """The wheel, installed where nothing of this tree is: it holds its data and needs only what it declares.
 
-The clean environment is that of `tests/support/clean.py`: a requirement that is not declared is not there.
+The clean environment is that of `tests/clean.py`: a requirement that is not declared is not there.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clean import environment, run
+from tests.clean import environment, run
 
 ROOT = Path(__file__).resolve().parents[2]
 

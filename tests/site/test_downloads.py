@@ -13,9 +13,9 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
 import chapters
+from tests.clean import environment, run
 from tests.site.conftest import ROOT
 from tests.site.visits import visit
-from tests.support.clean import environment, run
 
 # of MyST: a role, a directive, a label
 MARKUP = re.compile(r"\{[\w:.-]+\}`|^\s*(?:`{3,}|:{3,})\{|^\([\w-]+\)=$|^:::", re.M)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments.plots import METHODS
 from tests.site.conftest import SITE
 from tests.site.visits import PHONE, visit
 
@@ -150,6 +149,8 @@ def positions(page, name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_keys_move_the_slider_and_the_figure_follows(browser, address, name):
     with visit(browser, address, f"book/chapters/{FIGURES[name]}.html", "dark") as found:
+        from experiments.plots import METHODS  # with torch, which the other tests do without
+
         page, slider = found.page, found.page.locator(f"#{name} input")
         frames = positions(page, name)
         slider.focus()
@@ -205,6 +206,8 @@ def shown_as(colour, theme):
 
 def seen(found, theme):
     """The methods whose colours the first figure of a page has."""
+    from experiments.plots import METHODS
+
     found.theme(theme)
     figure = found.page.locator(".bd-article img:not(.photo)").first
     pixels = np.asarray(Image.open(BytesIO(figure.screenshot())).convert("RGB"), dtype=int)

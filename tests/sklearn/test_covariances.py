@@ -156,8 +156,7 @@ def test_the_kernel_is_a_setting_like_any_other():
 
 def test_a_bare_kernel_starts_where_it_says():
     model = process(RBF((3.0, 0.05)), steps=1).fit(WAVES, HEIGHTS)
-    built = next(iter(model.net_.layers)).kernel
-    assert built == RBF((3.0, 0.05)).on(0, 1)
+    assert next(iter(model.net_.layers)).kernel == RBF((3.0, 0.05)).on(0, 1)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ import io
 import sys
 
 import pytest
+from jupyter_client.provisioning import local_provisioner
 from sphinx.application import Sphinx
 
 import book
 import book_key
 import chapters
 import execution
+import forks
 
 FAILS = """---
 jupytext: {text_representation: {extension: .md, format_name: myst}}
@@ -102,6 +104,8 @@ def one(monkeypatch, tmp_path):
     chapter = tmp_path / "one.md"
     monkeypatch.setattr(chapters, "chapters", lambda: [chapter])
     monkeypatch.setattr(book_key, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(local_provisioner, "launch_kernel", local_provisioner.launch_kernel)
+    forks.use()
     return chapter
 
 
