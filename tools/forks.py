@@ -63,8 +63,8 @@ class Fork:
 
 
 @cache
-def server() -> "subprocess.Popen[str]":
-    """The process that forks, which ends with this one."""
+def server(owner: int) -> "subprocess.Popen[str]":
+    """The process that forks for the process of this number, and ends with it."""
     command, pipe = [sys.executable, __file__], subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, **BACKEND})
 
@@ -72,7 +72,8 @@ def server() -> "subprocess.Popen[str]":
 def launch(command: list[str], env: dict[str, str] | None = None, cwd: Any = None, **rest: Any) -> Fork:
     """Start a kernel; its output goes nowhere, but for what it sends as a kernel."""
     arguments = command[command.index(LAUNCHER) :]
-    asked, answers = server().stdin, server().stdout
+    forking = server(os.getpid())
+    asked, answers = forking.stdin, forking.stdout
     assert asked is not None and answers is not None
     print(json.dumps([arguments, env or dict(os.environ), str(cwd or os.getcwd())]), file=asked, flush=True)
     if not (number := answers.readline()):
