@@ -249,9 +249,10 @@ def test_what_the_entries_break_is_sound_to_begin_with():
 
 
 def test_a_layer_says_that_it_is_not_built():
-    for face in ("draw", "estimate", "joint_draw"):
-        with pytest.raises(RuntimeError, match=r"GP\(2 → 1\) is not built: put it into a gilib.Network"):
-            getattr(gilib.GP(2, 1, num_features=8), face)(POINTS)
+    for layer in (gilib.GP(2, 1, num_features=8), gilib.Linear(2, 1)):
+        for face in ("draw", "estimate", "joint_draw"):
+            with pytest.raises(RuntimeError, match=r"\(2 → 1\) is not built: put it into a gilib.Network"):
+                getattr(layer, face)(POINTS)
 
 
 def test_a_layer_with_global_inducing_says_what_it_draws_from():

@@ -42,11 +42,6 @@ def test_inducing_points_that_do_not_fit_are_never_accepted(u):
         layer.draw(u, 2, generator=seeded())
 
 
-def test_a_layer_outside_a_network_says_that_it_is_not_built():
-    with pytest.raises((RuntimeError, ValueError), match="build"):
-        Linear(2, 3).draw(normals(5, 2))
-
-
 P = normals(3, 2, seed=1)
 
 

@@ -212,7 +212,6 @@ def test_training_finds_the_noise(few):
     y = x.sin() + torch.where(right[:, None], 0.5, 0.05) * normals(80, 2, seed=6)
     net, likelihood = processes(x[::3] if few else x, x[::4], jitter=1e-8), HeteroscedasticGaussian(VARIANCES)
     history = train(net, likelihood, x=x, y=y)
-    assert history.elbo[-1] > history.elbo[0]
     elbo = gilib.elbo(net.estimate(1, 80), likelihood, x, y, num_data=80, per_point=True)
     assert_equal(elbo.detach(), history.elbo[-1], 1e-3)
     noise = likelihood.target_moments(net.estimate(1, 80).moments(x).mean).variance[0].detach().sqrt()
