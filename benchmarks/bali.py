@@ -27,7 +27,7 @@ import gilib
 from gilib.training import Bali, Speed
 
 WARM_UP = 5  # steps
-WAYS = {"bali": Speed(), "bali, replayed": Speed(replay=True)}
+WAYS = {"bali": Speed(replay=False), "bali, replayed": Speed(replay=True)}
 
 
 class Shape(NamedTuple):

@@ -29,9 +29,9 @@ import gilib
 from gilib.training import Adam, Bali, Speed
 
 WAYS: dict[str, tuple[str, Speed]] = {
-    "one thread": ("cpu", Speed()),
+    "one thread": ("cpu", Speed(replay=False)),
     "one thread, replayed": ("cpu", Speed(replay=True)),
-    "processor": ("cpu", Speed()),
+    "processor": ("cpu", Speed(replay=False)),
     "processor, replayed": ("cpu", Speed(replay=True)),
     "called": ("cuda", Speed()),
     "replayed": ("cuda", Speed(replay=True)),

@@ -63,7 +63,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--gpus", type=float, default=1.0, help="GPUs of a task on a cluster")
     run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
     run.add_argument("--arithmetic", choices=PRECISIONS, default="full", help="of the data's pass; see fit")
-    run.add_argument("--replay", action="store_true", help="record a step, and replay it")
+    run.add_argument(
+        "--replay",
+        action="store_true",
+        help="also replay on CUDA, and steps of any size",
+    )
     run.add_argument("--again", action="store_true", help="repeat what is recorded, and print old beside new")
     joining = commands.add_parser("merge", help="join results files of several machines", epilog=STATUSES)
     joining.set_defaults(command=_merge)
@@ -86,7 +90,7 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    speed = Speed(options.arithmetic, options.replay)
+    speed = Speed(options.arithmetic, options.replay or None)
     place = Placement(options.device, options.where, options.jobs, options.gpus, speed)
     if options.again:
         return _again(options, place)

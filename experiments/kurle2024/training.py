@@ -132,6 +132,8 @@ class CurveRecorder(Callback):
         curves: lists by name: "step", "seconds", and the measured names.
     """
 
+    reads_only = True
+
     def __init__(self, at: Sequence[int], measure: Callable[[], dict[str, float]]):
         """Store the arguments.
 

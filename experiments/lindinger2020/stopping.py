@@ -31,6 +31,7 @@ class HoldOut(Callback):
     """
 
     remembers = ("scores", "last", "falls")
+    reads_only = True
 
     def __init__(
         self,

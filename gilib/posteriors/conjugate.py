@@ -132,11 +132,6 @@ class ConjugateWeights(PosteriorModule):
         )
 
     @property
-    def mean_noise(self) -> Tensor:
-        """The mean noise variance of the outputs, tr Σ / O at the mode of Σ, `[R]`."""
-        return self.noise_tril.square().sum((-2, -1)) / self.outputs
-
-    @property
     def noise_covariance(self) -> Tensor:
         """The mode of Σ, `[R, O, O]`."""
         return self.noise_tril @ self.noise_tril.mT

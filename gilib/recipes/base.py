@@ -20,7 +20,7 @@ from gilib.network import Network
 from gilib.objectives import elbo
 from gilib.posteriors.pseudo import signed_one_hot
 from gilib.randomness import GeneratorLike, ReplicaGenerators
-from gilib.training import Adam, History, LinearDecay, Speed, fit
+from gilib.training import Adam, History, LinearDecay, fit
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.validation import as_inputs, as_labels, as_tensor, check_choice, check_tensor
 
@@ -36,7 +36,6 @@ LIKELIHOODS: dict[str, type[Likelihood]] = {
     "beta": likelihoods.Beta,
 }
 EVALUATIONS = 10**6  # of drawn functions, that tell the bound of a model well enough to compare it
-REPLAYED = 10**6  # parameters; steps of larger networks are arithmetic alone, and a recording holds memory
 LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
 
 
@@ -182,8 +181,7 @@ class Recipe(Checked, ABC):
             classes: number of classes.
             seed: seed of all that is random, or R seeds.
             options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
-                `checkpoint`; they override the recipe's own. On a CPU, steps of Adam are replayed (`speed`)
-                if all parts are of gilib or torch.
+                `checkpoint`; they override the recipe's own.
         """
         x, y = _as_tensors(x, y, classes)
         keep_freed_memory()
@@ -198,17 +196,7 @@ class Recipe(Checked, ABC):
             "batch_size": min(self.batch_size, x.shape[-2]),
             "seed": seed,
         } | options
-        replay = (
-            isinstance(settings["rule"], Adam) and x.device.type == "cpu" and is_replayed(net, likelihood)
-        )
-        settings.setdefault("speed", Speed(replay=replay))
         return Trained(net, likelihood, fit(net, likelihood, x, y, **settings))
-
-
-def is_replayed(net: Network, likelihood: Likelihood) -> bool:
-    """Return whether steps are faster as a recording, and safe: all parts are of gilib or torch."""
-    makers = {type(part).__module__.partition(".")[0] for part in (*net.modules(), *likelihood.modules())}
-    return makers <= {"gilib", "torch"} and sum(each.numel() for each in net.parameters()) < REPLAYED
 
 
 def keep_freed_memory() -> None:

@@ -107,7 +107,7 @@ def averaged(
     batch: Residuals,
     prior_precision: Tensor,
     prior_scale: float,
-    rate: float | Tensor,
+    rate: Tensor,
     place: Place | None = None,
 ) -> JointState:
     """Return the state after a minibatch, given its moments.
@@ -117,7 +117,7 @@ def averaged(
         batch: moments of the minibatch; its Gram matrix is overwritten with the new P.
         prior_precision: diagonal of V_0⁻¹, `[R, I]`.
         prior_scale: Ψ_0 = prior_scale · Id.
-        rate: γ, a number or `[R]`; 1 for the first minibatch.
+        rate: γ, `[R]`; 1 for the first minibatch.
         place: weights at which the residuals of `batch` were taken; the mean of `state` if None.
 
     Raises:
@@ -131,9 +131,9 @@ def averaged(
     tensor([[0.7500]])
     """
     centre, noise = Place(state.mean) if place is None else place
-    by_matrix, shrunk = over_axes(rate, 2), prior_precision[..., None] * centre
+    by_matrix, shrunk = rate[..., None, None], prior_precision[..., None] * centre
     precision = torch.lerp(state.precision, batch.gram, by_matrix, out=batch.gram)
-    _add_to_diagonal(precision, rate, prior_precision)
+    precision.diagonal(dim1=-2, dim2=-1).add_(rate[..., None] * prior_precision)
     scatter, slope = state.scale_tril @ state.scale_tril.mT, shrunk - batch.cross
     if noise is None:
         slope = by_matrix * slope
@@ -141,7 +141,7 @@ def averaged(
         scatter = plus_matmul(scatter, noise.mT, noise)
         slope = torch.lerp(_lower_product(state.precision_tril, noise), slope, by_matrix)
     scatter = torch.lerp(scatter, plus_matmul(batch.scatter, centre.mT, shrunk), by_matrix)
-    _add_to_diagonal(scatter, rate, prior_scale)
+    scatter.diagonal(dim1=-2, dim2=-1).add_(rate[..., None] * prior_scale)
     precision, root = precision_factor(precision)
     white = torch.linalg.solve_triangular(root, slope, upper=False)  # -Kᵀ
     return JointState(centre, precision, root, scale_factor(scatter, white), white)
@@ -152,7 +152,7 @@ def averaged_with(
     cross: Tensor,
     prior_precision: Tensor,
     prior_scale: float,
-    rate: float | Tensor,
+    rate: Tensor,
     place: Place,
     scatter: Callable[[Tensor], Tensor],
 ) -> JointState:
@@ -161,7 +161,7 @@ def averaged_with(
     The V⁻¹ of `state` already includes all points, and the S of `place` is computed by its T. `cross` is
     c XᵀD, `[R, I, O]`, and `scatter` maps δ to c (D - X δ)ᵀ(D - X δ), `[R, O, O]`.
     """
-    by_matrix, (centre, noise), root = over_axes(rate, 2), place, state.precision_tril
+    by_matrix, (centre, noise), root = rate[..., None, None], place, state.precision_tril
     noise = torch.zeros_like(centre) if noise is None else noise
     slope = torch.addcmul(cross, prior_precision[..., None], centre, value=-1.0)
     white = by_matrix * (noise + torch.linalg.solve_triangular(root, slope, upper=False))
@@ -170,7 +170,7 @@ def averaged_with(
     seen = state.scale_tril @ state.scale_tril.mT + matmul(white.mT, white)
     new = scatter(step) + matmul(mean.mT, prior_precision[..., None] * mean)
     total = torch.lerp(seen, new, by_matrix)
-    total.diagonal(dim1=-2, dim2=-1).add_(over_axes(rate, 1) * prior_scale)
+    total.diagonal(dim1=-2, dim2=-1).add_(rate[..., None] * prior_scale)
     scale_tril = scale_factor(total, torch.zeros_like(white[..., :0, :]))
     return state._replace(centre=mean, scale_tril=scale_tril, white=torch.zeros_like(mean))
 
@@ -178,19 +178,6 @@ def averaged_with(
 def factored(gram: Tensor, prior_precision: Tensor) -> tuple[Tensor, Tensor]:
     """Return V⁻¹ = V_0⁻¹ + XᵀX and its factor T, `[R, I, I]`, given XᵀX and the diagonal of V_0⁻¹."""
     return precision_factor(gram + torch.diag_embed(prior_precision))
-
-
-def over_axes(rate: float | Tensor, axes: int) -> float | Tensor:
-    """Append `axes` axes of size 1 to a rate per replica, so that it multiplies larger tensors."""
-    return rate if isinstance(rate, float) else rate[(..., *[None] * axes)]
-
-
-def _add_to_diagonal(matrix: Tensor, rate: float | Tensor, values: float | Tensor) -> None:
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
-    if isinstance(rate, float) and isinstance(values, Tensor):
-        diagonal.add_(values, alpha=rate)
-    else:
-        diagonal.add_(over_axes(rate, 1) * values)
 
 
 def precision_factor(precision: Tensor) -> tuple[Tensor, Tensor]:

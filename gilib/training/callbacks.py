@@ -26,9 +26,11 @@ class Callback(Checked, ABC):
 
     Attributes:
         remembers: names of the attributes on which later calls depend: tensors and plain data.
+        reads_only: whether it changes nothing that later steps read, so that these can be replayed.
     """
 
     remembers: ClassVar[tuple[str, ...]] = ()
+    reads_only: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, step: int, bound: Tensor, net: Network) -> bool | None:

@@ -8,7 +8,6 @@ from torch import nn
 
 import gilib
 from experiments.comparisons.tasks import moons
-from gilib.recipes.base import is_replayed
 from gilib.training import LinearDecay
 from tests.support import D, normals, seeded
 from tests.support.oracles import assert_mean_within
@@ -138,7 +137,7 @@ def test_sizes_of_the_recommendation(monkeypatch):
     for points in (30, 450):
         x = normals(points, 2)
         gilib.recommended("deep_gp", num_inducing=5).train(x, x, progress=False)
-    assert [(own["batch_size"], own["speed"].replay) for own in seen] == [(30, True), (400, True)]
+    assert [own["batch_size"] for own in seen] == [30, 400]
 
 
 def test_each_replica_may_have_data_of_its_own():
@@ -210,9 +209,8 @@ def test_options_of_the_training_are_those_of_the_trials(monkeypatch):
     recipe.train(*data, **options, rule=rule, num_samples=3, batch_size=7)
     assert [(own["steps"], own["num_samples"]) for own in seen] == [(3, 2), (3, 2), (5, 3)]
     assert all(own["rule"] is rule and own["batch_size"] == 7 for own in seen)
-    recipe.train(*data, **options, num_samples=None, rule=gilib.training.VOGN())  # not recordable
+    recipe.train(*data, **options, num_samples=None, rule=gilib.training.VOGN())
     assert [own["num_samples"] for own in seen[3:]] == [5, 5, None]  # as many as the rule takes
-    assert [own["speed"].replay for own in seen] == 3 * [True] + 3 * [False]
 
 
 def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
@@ -223,4 +221,3 @@ def test_replicas_have_one_nonlinearity_and_what_diverges_is_not_chosen():
     x, y = normals(2, 20, 2), normals(2, 20, 1, seed=1)
     recipe = gilib.recommended("network", hidden=(4,), steps=3, activations=(Exploding, nn.Tanh))
     assert nonlinearity(recipe.train(x, y, seed=[0, 1], progress=False)) is nn.Tanh
-    assert not is_replayed(*recipe.build(X, Y))  # because nobody knows what it would do in a recording

@@ -181,7 +181,7 @@ def test_a_step_is_one_in_the_natural_parameters(family):
     )
     slopes = joint.dense(torch.autograd.grad(loss(), parameters))
     for k, ((m, r), slope) in enumerate(zip(gaussians, slopes, strict=True)):
-        moved, factor = natural_step(m[:, None], r[None], *slope, rate)
+        moved, factor = natural_step(m[:, None], r[None], *slope, rate, 0.5)
         precision = torch.linalg.inv(r @ r.mT)
         after = torch.linalg.inv(factor[0] @ factor[0].mT)
         assert_equal(-0.5 * after, -0.5 * precision - rate * along[2 * k + 1], 1e-7)

@@ -63,7 +63,7 @@ def test_the_step_is_the_natural_parameters_of_the_expectation_gradient():
     new_shift = (precision @ mean.mT[..., None])[..., 0] - rate * g1
     leaves = mean.clone().requires_grad_(), root.clone().requires_grad_()
     d_mean, d_root = torch.autograd.grad(loss(leaves[0], leaves[1] @ leaves[1].mT), leaves)
-    moved, factor = natural_step(mean, root, d_mean, d_root, rate)
+    moved, factor = natural_step(mean, root, d_mean, d_root, rate, 0.5)
     assert_equal(factor @ factor.mT, torch.linalg.inv(new_precision), 1e-10)
     assert_equal(moved.mT, torch.linalg.solve(new_precision, new_shift), 1e-10)
 
@@ -78,7 +78,7 @@ def test_a_step_that_is_too_long_keeps_a_precision():
     whitened = rotation @ torch.diag_embed(changes) @ rotation.mT
     slope = 0.5 * back.mT @ whitened @ back  # of the loss with respect to S, at γ = 1
     mean, d_mean = normals(3, 2, seed=10), normals(3, 2, seed=11)
-    moved, factor = natural_step(mean, root, d_mean, (2.0 * slope @ root).tril(), 1.0)
+    moved, factor = natural_step(mean, root, d_mean, (2.0 * slope @ root).tril(), 1.0, 0.5)
     kept = torch.stack([1.0 + changes[0], 1.0 + changes[1] + 0.5 * changes[1].square()])
     assert bool((kept >= 0.5).all())
     covariance = root @ rotation @ torch.diag_embed(1.0 / kept) @ rotation.mT @ root.mT
@@ -89,7 +89,7 @@ def test_a_step_that_is_too_long_keeps_a_precision():
 def test_a_step_that_is_not_a_number_says_so():
     eye = torch.eye(3, dtype=D)[None]
     with pytest.raises(FactorisationError, match="lower its learning rate"):
-        natural_step(torch.zeros(3, 1, dtype=D), eye, torch.zeros(3, 1, dtype=D), math.nan * eye, 1.0)
+        natural_step(torch.zeros(3, 1, dtype=D), eye, torch.zeros(3, 1, dtype=D), math.nan * eye, 1.0, 0.5)
 
 
 def test_networks_without_free_gaussians():

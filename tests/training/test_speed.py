@@ -138,29 +138,10 @@ def test_images_keep_their_layout_and_train_alike(channels, batch_size):
     torch.testing.assert_close(traces[0], traces[1], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("device", "fused"), [("cpu", False), ("cuda", True)])
-def test_adam_takes_the_kernels_of_its_device(device, fused):
-    rates = {"a": (torch.nn.Parameter(torch.ones(2)), 0.1)}
-    defaults = NetworkAdam(rates, torch.device(device)).adam.defaults
-    assert (defaults["fused"], defaults["capturable"], defaults["foreach"]) == (fused, fused, not fused)
-
-
 def test_adam_goes_on_from_another_device():
-    """The state of fused kernels, as CUDA leaves it, continues on the CPU with the CPU's kernels."""
-    traces = []
-    for fused in (False, True):
-        parameter = torch.nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
-        first, second = (NetworkAdam({"a": (parameter, 0.1)}, CPU) for _ in range(2))
-        for group in first.adam.param_groups:
-            group.update(foreach=not fused, fused=fused)
-        for step in range(6):
-            if step == 3:
-                state = first.state_dict()
-                for group in state["param_groups"]:
-                    group["capturable"] = fused
-                second.load_state_dict(state)
-            gradients = torch.autograd.grad(parameter.square().sum(), [parameter])
-            (first if step < 3 else second).update(gradients, torch.tensor(True))
-        assert second.adam.param_groups[0]["foreach"] and not second.adam.param_groups[0]["capturable"]
-        traces.append(parameter.detach().clone())
-    torch.testing.assert_close(traces[0], traces[1], rtol=1e-12, atol=0)
+    """The state as CUDA leaves it continues on the CPU, in the CPU's way."""
+    adam = NetworkAdam({"a": (torch.nn.Parameter(torch.ones(2)), 0.1)}, CPU)
+    state = adam.state_dict()
+    state["param_groups"][0]["capturable"] = True
+    adam.load_state_dict(state)
+    assert not adam.adam.param_groups[0]["capturable"]

@@ -157,7 +157,7 @@ def test_networks_and_settings_that_do_not_fit():
     refused("needs estimator='draw'", net(), estimator="pointwise")
     refused("cannot leave out a replica", net(replicas=(2,)), on_divergence="freeze")
     tempering = gilib.objectives.SteppedTempering(10)
-    refused("divides by kl_weight, which is 0.0 at step 0", net(), kl_weight=tempering)
+    refused("divides by kl_weight, which is 0 at step 0", net(), kl_weight=tempering)
     layers = [gilib.Conv2d(1, 2, 3, gilib.Factorised()), nn.Flatten(), gilib.Linear(8, 2, gilib.Factorised())]
     images = gilib.Network(None, layers, input_shape=(1, 2, 2), dtype=D)
     wanted = r"VOGN needs gradients .* Conv2d\(1 → 2, 3 × 3\): use"

@@ -24,7 +24,7 @@ from gilib.training.engine.run import READ_EVERY, Paused, Run
 from gilib.training.engine.settings import Checkpoint, Settings
 from gilib.training.gradients.objective import preferred_estimator
 from gilib.training.gradients.parallel import OneProcess
-from gilib.training.gradients.replay import check_replay
+from gilib.training.gradients.replay import check_replay, is_known
 from gilib.training.gradients.speed import Speed
 from gilib.training.history import History
 from gilib.training.rules.adam import Adam
@@ -139,7 +139,11 @@ def fit(
     check_count(steps, "steps")
     kept = checks.as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
-    run = Run(net, trained, x, y, steps, settings, processes, speed.replay, as_callbacks(callbacks))
+    watching, replay = as_callbacks(callbacks), speed.replay
+    if replay is None:
+        alone = x.device.type == "cpu" and processes.size == 1
+        replay = None if alone and is_known([*net.modules(), *likelihood.modules(), *callbacks]) else False
+    run = Run(net, trained, x, y, steps, settings, processes, replay, watching)
     for callback in run.callbacks:
         callback.check(net, likelihood)
     try:

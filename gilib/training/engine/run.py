@@ -52,7 +52,7 @@ class Run:
         steps: int,
         settings: Settings,
         processes: OneProcess,
-        replay: bool = False,
+        replay: bool | None = False,
         callbacks: Sequence[Callback] = (),
     ):
         self.modules = nn.ModuleDict({"net": net, "likelihood": likelihood})
@@ -68,16 +68,17 @@ class Run:
         self.noise = _source(settings.seed, x.device)
         weights = likelihood.parts(y)[1] if isinstance(likelihood, Weighted) else x.new_ones(())
         self.per_row = weights.mean().reciprocal()  # rules know rows, not how often each counts
-        self.problem = self._problem(likelihood, x.device, replay)
+        self.problem = self._problem(likelihood, x.device)
         self.alone = [p for p in self.problem.parameters.values() if _has_own_memory(p)]
         self.rule = check_instance(settings.rule.begin(self.problem), RunningRule, "what begin returns")
         if settings.freeze:
             self.rule.check_freeze()
-        self.replay = Replay(self._recorded, x.device) if replay else None
+        recorded = replay or (replay is None and self.rule.recordable)
+        self.replay = Replay(self._recorded, x.device, asked=bool(replay)) if recorded else None
         self.trace = torch.full((steps, *net.replicas), torch.nan, dtype=x.dtype, device=x.device)
         self.lasted = torch.zeros(net.replicas, dtype=torch.long, device=x.device)  # steps of each replica
 
-    def _problem(self, likelihood: Likelihood, device: torch.device, replay: bool) -> Problem:
+    def _problem(self, likelihood: Likelihood, device: torch.device) -> Problem:
         net, settings = self.net, self.settings
         how = settings.num_samples, settings.estimator, settings.arithmetic
         objective = Objective(net, likelihood, self.batches.num_data, *how, device, settings.freeze)
@@ -93,7 +94,6 @@ class Run:
             processes=self.processes,
             device=device,
             inputs=self.batches.x if self.augmenter is None else None,
-            capturable=replay or device.type != "cpu",
         )
 
     def step(self, step: int) -> None:
@@ -111,6 +111,7 @@ class Run:
                 bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
             else:  # a recording keeps the numbers of the host, so a weight that changes must be a tensor
                 scale = torch.full((), weight, dtype=x.dtype, device=x.device)
+                self.replay.follow(self.rule.phase)
                 bound = self.replay(x, y, scale, *noise)
         # Bounds and failures stay on the device: reading them at every step would stall an accelerator.
         self.trace[step] = bound * self.per_row

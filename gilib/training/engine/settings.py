@@ -54,6 +54,9 @@ class Settings:
                 raise ValueError(
                     f"kl_weight must give finite numbers of at least 0, got {weight} at step {step}"
                 )
+            if not weight and self.rule.divides_by_kl_weight:
+                name = type(self.rule).__name__
+                raise ValueError(f"{name} divides by kl_weight, which is 0 at step {step}: keep it positive")
         return weights
 
     def identity(self) -> dict[str, Any]:

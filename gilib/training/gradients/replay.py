@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gilib.training.gradients.tape import Tape, UnrecordableError
 
 WARM_UP = 3  # calls before the recording: libraries choose algorithms then, and Adam creates its moments
+UNASKED = 20  # calls before a recording that nobody has asked for: it costs as much as a few of them
 PATIENCE = 10  # calls in a row that branch differently before the step is recorded again
 RECORDINGS = 5  # the largest number of recordings of a step
+ROOM = 2**27  # bytes of results beyond which Python's work is small beside the arithmetic
 
 
 class Replay:
@@ -23,11 +27,13 @@ class Replay:
     It must do the same operations on the same tensors at every call; all that changes is an argument. Read
     its result before the next call. On the CPU it may branch on values: where it would take another branch
     than in the recording, it is called normally, and after ten such calls in a row recorded again.
+    If the caller has not asked for it, it gives no warnings, and holds at most `ROOM` bytes of results.
     """
 
-    def __init__(self, function: Callable[..., Tensor], device: torch.device):
-        self.function, self.on_cpu = function, device.type == "cpu"
-        self.calls, self.missed, self.recordings = 0, 0, 0
+    def __init__(self, function: Callable[..., Tensor], device: torch.device, asked: bool = True):
+        self.function, self.on_cpu, self.asked = function, device.type == "cpu", asked
+        self.warm_up = WARM_UP if asked else UNASKED
+        self.calls, self.missed, self.recordings, self.phase = 0, 0, 0, 0
         self.buffers: tuple[Tensor, ...] = ()
         self.result, self.recorded = torch.empty(0), torch.empty(0)
         self.replay: Callable[[], bool] | None = None
@@ -38,7 +44,7 @@ class Replay:
             self.buffers = tuple(torch.empty_like(argument) for argument in arguments)
         for buffer, argument in zip(self.buffers, arguments, strict=True):
             buffer.copy_(argument)
-        if self.calls == WARM_UP:
+        if self.calls == self.warm_up:
             self._record()
         elif self.replay is None:
             with nullcontext() if self.on_cpu else side_stream():
@@ -50,14 +56,20 @@ class Replay:
         self.calls += 1
         return self.result
 
+    def follow(self, phase: int) -> None:
+        """Forget the recording in a new phase, in which the function does other operations."""
+        if phase != self.phase:
+            self.phase, self.calls, self.missed, self.recordings, self.replay = phase, 0, 0, 0, None
+
     def _run(self) -> None:
         self.result = self.function(*self.buffers)
 
     def _record(self) -> None:
         try:
-            self.replay = Tape(self._run) if self.on_cpu else capture(self._run)
+            room = math.inf if self.asked else ROOM
+            self.replay = Tape(self._run, room) if self.on_cpu else capture(self._run)
         except UnrecordableError as error:
-            warnings.warn(f"this step is not replayed: {error}", stacklevel=2)
+            self._warn(f"this step is not replayed: {error}")
         self.recorded, self.missed, self.recordings = self.result, 0, self.recordings + 1
 
     def _miss(self) -> None:
@@ -69,11 +81,28 @@ class Replay:
         else:
             self.replay = None
             self._run()
-            warnings.warn(
+            self._warn(
                 f"this step is not replayed any more: it read different numbers in each of "
-                f"{RECORDINGS} recordings",
-                stacklevel=2,
+                f"{RECORDINGS} recordings"
             )
+
+    def _warn(self, message: str) -> None:
+        if self.asked:
+            warnings.warn(message, stacklevel=3)
+
+
+def is_known(parts: Iterable[object]) -> bool:
+    """Return whether all parts of a training are of gilib or torch; what others do, nobody knows.
+
+    Parts of your own may change numbers that are no tensors from step to step, or log what they see.
+    """
+    for part in parts:
+        functions = [own for own in getattr(part, "__dict__", {}).values() if inspect.isfunction(own)]
+        makers = {own.__module__.partition(".")[0] for own in (type(part), *functions)}
+        hooked = isinstance(part, nn.Module) and any(own._backward_hooks for own in part.parameters())
+        if hooked or not (makers <= {"gilib", "torch"} or getattr(part, "reads_only", False)):
+            return False
+    return True
 
 
 def check_replay(device: torch.device, processes: int, recordable: bool) -> None:

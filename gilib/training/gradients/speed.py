@@ -28,19 +28,19 @@ class Speed(Checked):
     Args:
         arithmetic: arithmetic of the evaluation of drawn functions at the data: "full", or, for float32,
             "tf32" (on CUDA) or "bfloat16". Drawing, and log P - log Q, are always computed in full.
-        replay: whether to record a step and replay it, with `gilib.training.Adam` or `Bali`. This is faster
-            for small networks, where Python takes longer than the arithmetic. The memory of all intermediate
-            results stays in use, and results on the CPU differ by rounding. Parts of your own must do all
-            their work with tensors, not with numpy.
+        replay: whether to record a step and replay it, which is faster for small networks, where Python takes
+            longer than the arithmetic; it gives the same results. The memory of all intermediate ones stays
+            in use. Parts of your own must do all their work with tensors, not with numpy. None: on a CPU, if
+            all parts are of gilib or torch and these results take at most 128 MiB.
         parallel: `DataParallel()` in a script started by torchrun. The processes share every minibatch, and
             reach the same state as a single process would.
 
-    >>> Speed(arithmetic="bfloat16").replay
-    False
+    >>> Speed(arithmetic="bfloat16").replay is None
+    True
     """
 
     arithmetic: Annotated[str, one_of(PRECISIONS)] = "full"
-    replay: bool = False
+    replay: bool | None = None
     parallel: DataParallel | None = None
 
 

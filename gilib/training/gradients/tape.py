@@ -7,6 +7,7 @@ which it may branch, the tape stores it; a repetition that reads another one sto
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 
 
 class UnrecordableError(RuntimeError):
-    """A step contains operations that return tensors whose size depends on values."""
+    """A step returns tensors whose size depends on values, or needs more memory than it may hold."""
 
 
 class Recorded(NamedTuple):
@@ -78,6 +79,7 @@ class Tape:
     Args:
         run: must read and write the same tensors at every call. Random draws inside it are new at every
             repetition.
+        room: how many bytes of results the tape may hold.
 
     >>> total, terms = torch.zeros(2), torch.ones(2)
     >>> repeat = Tape(lambda: total.add_(2 * terms))
@@ -86,9 +88,11 @@ class Tape:
     (True, tensor([12., 12.]))
     """
 
-    def __init__(self, run: Callable[[], object]):
-        with _Recording() as recording:
+    def __init__(self, run: Callable[[], object], room: float = math.inf):
+        with _Recording(room) as recording:
             run()
+        if recording.room < 0:
+            raise UnrecordableError(f"its results take more than {room} bytes")
         self.operations = recording.operations  # as long as they live, the memory of their results does
         for own in self.operations:
             if torch.Tag.dynamic_output_shape in own.function.tags:
@@ -116,17 +120,24 @@ class _OtherwiseError(Exception):
 
 
 class _Recording(TorchDispatchMode):
-    """Records the tensor operations inside its block, including those of backward passes."""
+    """Records the tensor operations inside its block, including backward passes, if there is room."""
 
-    def __init__(self) -> None:
+    def __init__(self, room: float) -> None:
         super().__init__()
         self.operations: list[Recorded] = []
+        self.room = room  # bytes
 
     def __torch_dispatch__(
         self, function: OpOverload, types: object, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
-        self.operations.append(Recorded(function, args, kwargs or {}, result))
+        if self.room >= 0:
+            own = Recorded(function, args, kwargs or {}, result)
+            self.operations.append(own)
+            new = {_place(tensor): tensor for tensor in own.given}
+            self.room -= sum(new[key].untyped_storage().nbytes() for key in new.keys() - _memory(own.read))
+            if self.room < 0:
+                self.operations.clear()
         return result
 
 

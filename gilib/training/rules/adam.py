@@ -122,10 +122,14 @@ class RunningAdam(RunningRule):
 
 
 class RunningWithAdam(RunningRule):
-    """A rule that trains some parameters in its own way, and leaves all others to Adam."""
+    """A rule that trains some parameters in its own way, at `rate`, and leaves all others to Adam."""
 
-    rule: Rule
+    recordable = True
     adam: RunningAdam | None = None  # Adam at work on the others; None if there are none
+
+    def __init__(self, rule: Any, problem: Problem):
+        super().__init__(problem)
+        self.rule, self.rate = rule, self.number()
 
     def leave_to_adam(self, rule: Adam, others: Mapping[str, nn.Parameter], steps: int | None = None) -> None:
         """Start Adam on the other parameters, if there are any, for all steps or the first `steps`."""
@@ -139,6 +143,7 @@ class RunningWithAdam(RunningRule):
         return [] if self.adam is None else self.adam.optimiser.parameters
 
     def prepare(self, step: int) -> None:
+        self.rate.fill_(self.rule.lr * self.rule.factor(step, self.problem.steps))
         if self.adam is not None:
             self.adam.prepare(step)
 
@@ -163,9 +168,7 @@ def _optimiser(rule: Adam, problem: Problem) -> NetworkAdam | ReplicaAdam:
         raise ValueError("nothing to train: network and likelihood have no learned parameters")
     if len(replicas) == 1 and not problem.shared_parameters():
         return ReplicaAdam(rule.rates(parameters, replicas[0]), replicas[0], rule.betas, rule.eps)
-    scheduled = rule.schedule is not None
-    rates, moments = rule.rates(parameters, None), (rule.betas, rule.eps)
-    return NetworkAdam(rates, problem.device, *moments, scheduled, problem.capturable)
+    return NetworkAdam(rule.rates(parameters, None), problem.device, rule.betas, rule.eps)
 
 
 def _checked(rate: Rate, what: str) -> Rate:

@@ -120,12 +120,13 @@ class PassResult(NamedTuple):
 class RunningBali(RunningRule):
     """BALI at work: one regression for each layer, whose state is in the buffers of the posteriors."""
 
-    lr: float | Tensor  # α of the next step: a number, or a tensor that the host writes between steps
-    rates: list[float | Tensor]  # γ of every layer: numbers, or such tensors, [R]
+    lr: Tensor  # α of the next step, which the host writes between steps
+    rates: list[Tensor]  # γ of every layer, [R], likewise
 
     def __init__(self, rule: Bali, problem: Problem):
         super().__init__(problem)
         self.rule, self.warned = rule, False
+        self.recordable = not rule.keep_moments  # with them, the host decides what to do
         net, objective = problem.net, problem.objective
         layers = layers_of(net)
         self.regression = problem.likelihood.infers_noise(net.replicas)
@@ -149,11 +150,6 @@ class RunningBali(RunningRule):
     def check_freeze(self) -> None:
         """Accept every network: all states have the replica axis."""
 
-    @property
-    def recordable(self) -> bool:  # type: ignore[override]
-        """Whether steps can be recorded; not with `keep_moments`, where the host decides what to do."""
-        return self.kept is None
-
     def prepare(self, step: int) -> None:
         if self.versions != self._versions():  # at the start, and if a callback has loaded another state
             if self.kept is not None and self.versions:
@@ -163,14 +159,7 @@ class RunningBali(RunningRule):
         self.counts = [count + 1 for count in self.counts]
         lr = self.rule.lr * self.rule.factor(step, self.problem.steps)
         rates = [rate_at(self.rule.update_rate, count) for count in self.counts]
-        if not self.problem.capturable:
-            like = self.layers[0].prior
-            self.lr = lr
-            self.rates = [rate if isinstance(rate, float) else rate.to(like) for rate in rates]
-            return
-        # A recorded step reads the same tensors at every repetition, so new values are written into them.
         for own, value in zip([self.lr, *self.rates], [lr, *rates], strict=True):
-            assert isinstance(own, Tensor)
             own.copy_(value) if isinstance(value, Tensor) else own.fill_(value)
 
     def step(self, batch: Batch) -> Tensor:
@@ -266,7 +255,7 @@ class RunningBali(RunningRule):
         self.versions = self._versions()
 
     def _moved(
-        self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: float | Tensor, place: Place
+        self, layer: LayerRegression, batch: Residuals, scale: Tensor, rate: Tensor, place: Place
     ) -> JointState:
         """Return a layer's state after the minibatch; it is not finite if the minibatch was not."""
         strength = layer.strength(self.rule.prior, self.lr, scale)
@@ -315,13 +304,13 @@ class LayerRegression:
         self.gram: Tensor | None = None  # reused memory for the second moments of a wide layer, [R, I, I]
         self.feature_scale = 1.0 / posterior.root_fan_in
 
-    def scale(self, mean_square: Tensor, rate: float | Tensor) -> Tensor:
+    def scale(self, mean_square: Tensor, rate: Tensor) -> Tensor:
         """Return v after a minibatch, `[R, O]`; where no gradient arrived it stays, or κ would explode."""
         known = self.posterior.mean_square
         seen = mean_square.where(mean_square.any(-1, keepdim=True), known)
-        return torch.lerp(known, seen, joint.over_axes(rate, 1))
+        return torch.lerp(known, seen, rate[..., None])
 
-    def lengths(self, mean_square: Tensor, lr: float | Tensor) -> Tensor:
+    def lengths(self, mean_square: Tensor, lr: Tensor) -> Tensor:
         """Return α / √v, `[R, O]`; it is finite even if v is zero, where the gradient is zero, too."""
         return lr * mean_square.clamp_min(torch.finfo(mean_square.dtype).tiny).rsqrt()
 
@@ -362,17 +351,17 @@ class LayerRegression:
         memory = None if place.white is None else self.gram
         return joint.moments(spread, left, weight, self.feature_scale, bool(self.layer.bias), memory)
 
-    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
-        """Return the state after a minibatch, given its moments, κ `[R]` and γ, a number or `[R]`."""
+    def averaged(self, batch: Residuals, strength: Tensor, rate: Tensor, place: Place) -> JointState:
+        """Return the state after a minibatch, given its moments, κ and γ, both `[R]`."""
         own, prior = self.posterior, strength[..., None] * self.prior
         return joint.averaged(own.state, batch, prior, own.prior_scale, rate, place)
 
-    def strength(self, kind: str, lr: float | Tensor, mean_square: Tensor) -> Tensor:
+    def strength(self, kind: str, lr: Tensor, mean_square: Tensor) -> Tensor:
         """Return the strength κ of the prior, `[R]`."""
         if kind == "relative":
             return torch.ones_like(mean_square[..., 0])
         if self.true_targets:
-            return self.posterior.mean_noise
+            return self.posterior.noise_tril.square().sum((-2, -1)) / self.posterior.outputs  # tr Σ / O
         return lr * inverse_root(mean_square.mean(-1))
 
 
@@ -446,7 +435,7 @@ class KeptRegression(LayerRegression):
         nothing = left.new_empty(0)
         return Residuals(nothing, joint.cross_moments(spread, left, weight, scale, bias), nothing)
 
-    def averaged(self, batch: Residuals, strength: Tensor, rate: float | Tensor, place: Place) -> JointState:
+    def averaged(self, batch: Residuals, strength: Tensor, rate: Tensor, place: Place) -> JointState:
         own, state = self.posterior, self._refreshed(strength, rate)
         if state.precision_tril is not own.precision_tril and place.white is not None:
             # The whitened residual was Tᵀ (W - mean) with the old factor T of V⁻¹; this is the new one.
@@ -459,7 +448,7 @@ class KeptRegression(LayerRegression):
         """Factorise again at the next step, because the posterior's state was replaced."""
         self.strengths = torch.zeros_like(self.strengths)
 
-    def _refreshed(self, strength: Tensor, rate: float | Tensor) -> JointState:
+    def _refreshed(self, strength: Tensor, rate: Tensor) -> JointState:
         """Return the state, with V⁻¹ factorised again if κ has changed enough, or cannot be read."""
         state, (average, used) = self.posterior.state, self.strengths
         average = torch.lerp(average, strength, rate).where(used > 0, strength)

@@ -38,8 +38,6 @@ class Problem:
         device: device of the data.
         inputs: inputs of all points, `[N, ...]` or `[R, N, ...]`, as every step sees them; None if an
             augmentation changes them from step to step.
-        capturable: whether steps may be recorded; then numbers that change between steps must be held in
-            tensors that stay the same objects.
     """
 
     net: Network
@@ -51,7 +49,6 @@ class Problem:
     processes: OneProcess
     device: torch.device
     inputs: Tensor | None = None
-    capturable: bool = False
 
     def shared_parameters(self) -> dict[str, nn.Parameter]:
         """Return the parameters without replica axes in front, and those of a likelihood without replicas."""
@@ -97,16 +94,23 @@ class RunningRule(ABC):
         active: `[R]`, which replicas still train. A rule that can leave a replica out sets its entry to False
             when it breaks down, without reading the value on the host, and changes its parameters no more.
         recordable: whether steps can be replayed. For that, `step` must do the same operations on the same
-            tensors at every call, and only `prepare` may read `batch.step` and other numbers of the host.
+            tensors at every call in a phase, and only `prepare` may read the step and other numbers of the
+            host, which it writes into tensors (`number`).
+        phase: changed by `prepare` where `step` begins to do other operations, which are recorded anew.
         ended: the reason why further steps would change nothing, which ends the training; empty until then.
     """
 
     recordable = False
+    phase: int = 0
     ended: str = ""
 
     def __init__(self, problem: Problem):
         self.problem = problem
         self.active = torch.ones(problem.net.replicas, dtype=torch.bool, device=problem.device)
+
+    def number(self, value: float = 1.0) -> Tensor:
+        """Return a number that `prepare` can change between steps: a tensor without axes, in float64."""
+        return torch.full((), value, dtype=torch.float64, device=self.problem.device)
 
     def prepare(self, step: int) -> None:  # noqa: B027 (optional)
         """Do the host's work before a step, such as setting the learning rate; nothing by default."""
@@ -144,11 +148,13 @@ class Rule(Checked, ABC):
         default_num_samples: draws a step if `gilib.fit` is not given `num_samples`.
         supports_kl_weight: whether the objective contains a Kullback-Leibler term that `kl_weight` can
             weight.
+        divides_by_kl_weight: whether `kl_weight` must never be zero.
         schedule: of the learning rate, where a rule has such a field; None: the rate is constant.
     """
 
     default_num_samples: ClassVar[int] = 5
     supports_kl_weight: ClassVar[bool] = True
+    divides_by_kl_weight: ClassVar[bool] = False
     schedule: Schedule | None = None
 
     def factor(self, step: int, steps: int) -> float:

@@ -103,14 +103,16 @@ class RunningKFAC(RunningSampledWeightRule):
         weights = [own.weights for own in self.trained]
         self.inputs = [torch.zeros_like(own.row_root.detach()) for own in weights]
         self.outputs = [torch.zeros_like(own.column_root.detach()) for own in weights]
+        self.newest = self.number()  # ρ_t
 
-    def move(
-        self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
-    ) -> Tensor:
+    def prepare(self, step: int) -> None:
+        super().prepare(step)
+        self.newest.fill_(self.rule.decay / (1.0 - (1.0 - self.rule.decay) ** (step + 1)))
+
+    def move(self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor) -> Tensor:
         rule, prior = self.rule, weight * own.prior_precision()
-        rate = rule.decay / (1.0 - (1.0 - rule.decay) ** steps)
         for held, seen in zip((self.inputs[k], self.outputs[k]), gradients.statistics, strict=True):
-            held.lerp_(seen, rate)
+            held.lerp_(seen, self.newest.to(held))
         slope = (gradients.gradient + prior * gradients.weights).mean(0)
         # The step is damped more than the covariances, which are part of the posterior.
         rows, columns = map(_factor, damped(self.inputs[k], self.outputs[k], prior + rule.damping))

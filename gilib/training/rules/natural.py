@@ -57,11 +57,8 @@ class NaturalGradient(Rule):
 class RunningNaturalGradient(RunningWithAdam):
     """Natural gradients in the Gaussians, Adam in all other parameters."""
 
-    rule: NaturalGradient
-
     def __init__(self, rule: NaturalGradient, problem: Problem):
-        super().__init__(problem)
-        self.rule, self.rate = rule, rule.lr
+        super().__init__(rule, problem)
         self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]
         if not self.gaussians:
             raise ValueError(
@@ -78,16 +75,12 @@ class RunningNaturalGradient(RunningWithAdam):
         others = {name: value for name, value in problem.parameters.items() if id(value) not in own}
         self.leave_to_adam(rule.base_optimiser, others)
 
-    def prepare(self, step: int) -> None:
-        super().prepare(step)
-        self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
-
     def step(self, batch: Batch) -> Tensor:
         parameters = [parameter for module in self.gaussians for parameter in module.gaussian_parameters]
         bound, gradients = self.problem.bound_and_gradients(batch, [*parameters, *self.others])
         self.active &= bound.isfinite()
         scale = self.rate * self.problem.objective.num_data  # the bound is per data point
-        floor = min(0.5, 1.0 - self.rate)
+        floor = (1.0 - self.rate).clamp(max=0.5)
         own = iter(gradients[: len(parameters)])
         with torch.no_grad():
             for module in self.gaussians:
@@ -101,7 +94,7 @@ class RunningNaturalGradient(RunningWithAdam):
 
 
 def natural_step(
-    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: float, floor: float = 0.5
+    mean: Tensor, root: Tensor, d_mean: Tensor, d_root: Tensor, rate: Tensor, floor: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Take a step of N(m, L Lᵀ), given gradients of the loss.
 
@@ -122,7 +115,7 @@ def natural_step(
     return moved.to(mean), cholesky(covariance, "the covariance after a natural gradient").to(mean)
 
 
-def _kept_positive(change: Tensor, floor: float) -> Tensor:
+def _kept_positive(change: Tensor, floor: Tensor) -> Tensor:
     identity = identities(change)
     shift = identity + change
     too_low = torch.linalg.cholesky_ex(shift - floor * identity).info != 0

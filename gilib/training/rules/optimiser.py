@@ -13,14 +13,8 @@ Rate = float | Sequence[float]
 Rates = Mapping[str, tuple[nn.Parameter, Rate]]
 
 
-def adam_options(device: torch.device, capturable: bool) -> dict[str, Any]:
-    """Return torch's options for Adam: a fused kernel on CUDA and in recorded steps, else list operations."""
-    cuda = device.type == "cuda"
-    return {"foreach": not (cuda or capturable), "fused": cuda or capturable, "capturable": cuda}
-
-
 class NetworkAdam:
-    """torch's Adam, with one parameter group for each rate: a tensor if it changes between recorded steps."""
+    """torch's Adam, fused, with one parameter group for each rate, which is a tensor."""
 
     per_replica = False  # whether every replica moves by itself, so that one can be left out
 
@@ -30,16 +24,15 @@ class NetworkAdam:
         device: torch.device,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        scheduled: bool = False,
-        capturable: bool = False,
     ):
-        self.kernels, self.scheduled = adam_options(device, capturable), scheduled
+        cuda = device.type == "cuda"  # whose kernel reads rates in float32
+        self.kernels = {"foreach": False, "fused": True, "capturable": cuda}
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
-        as_tensors = scheduled and self.kernels["fused"]
+        like = torch.zeros((), dtype=torch.float32 if cuda else torch.float64, device=device)
         groups: list[dict[str, Any]] = [
             {
                 "params": [p for p, own in rates.values() if own == rate],
-                "lr": torch.tensor(rate, device=device) if as_tensors else rate,
+                "lr": torch.full_like(like, rate),
             }
             for rate in self.rates
         ]
@@ -48,24 +41,19 @@ class NetworkAdam:
 
     def advance(self, factor: float = 1.0) -> None:
         """Set the factor of the learning rates: the host's work, never recorded; `update` counts the step."""
-        if self.scheduled:
-            for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
-                if self.kernels["fused"]:
-                    group["lr"].fill_(factor * rate)
-                else:
-                    group["lr"] = factor * rate
+        for group, rate in zip(self.adam.param_groups, self.rates, strict=True):
+            group["lr"].fill_(factor * rate)
 
     def update(self, gradients: Sequence[Tensor], active: Tensor) -> None:
         """Move the parameters against their gradients; call it after `advance`.
 
-        A fused kernel skips the step once a bound was not finite: what caused it can still be examined.
+        The kernel skips the step once a bound was not finite: what caused it can still be examined.
         """
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
-            if gradient.stride() != parameter.stride():  # list operations are slow if strides differ
+            if gradient.stride() != parameter.stride():  # which the kernel does not take
                 gradient = torch.empty_like(parameter).copy_(gradient)
             parameter.grad = gradient
-        if self.kernels["fused"]:
-            self.adam.found_inf = (~active.all()).float()  # type: ignore[attr-defined]
+        self.adam.found_inf = (~active.all()).float()  # type: ignore[attr-defined]
         self.adam.step()
 
     def state_dict(self) -> dict[str, Any]:

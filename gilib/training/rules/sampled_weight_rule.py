@@ -43,6 +43,7 @@ class SampledWeightRule(Rule, ABC):
     base_optimiser: Adam = Adam()
     schedule: Schedule | None = None
     posterior: ClassVar[type[Posterior]]
+    divides_by_kl_weight: ClassVar[bool] = True
 
     def statistic(self) -> Statistic | None:
         """Return what the rule needs of single examples, a function; None: nothing, for any layer.
@@ -59,8 +60,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     rule: SampledWeightRule
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
-        super().__init__(problem)
-        self.rule, self.rate = rule, rule.lr
+        super().__init__(rule, problem)
         name, kind, objective = type(rule).__name__, rule.posterior, problem.objective
         layers = [module for module in problem.net.modules() if isinstance(module, WeightLayer)]
         self.trained = [
@@ -88,33 +88,22 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
         others = {key: p for key, p in problem.parameters.items() if id(p) not in ids}
         self.leave_to_adam(rule.base_optimiser, others)
 
-    def prepare(self, step: int) -> None:
-        super().prepare(step)
-        self.rate = self.rule.lr * self.rule.factor(step, self.problem.steps)
-
     def step(self, batch: Batch) -> Tensor:
-        if not batch.kl_weight > 0.0:
-            raise ValueError(
-                f"{type(self.rule).__name__} divides by kl_weight, which is {batch.kl_weight} at step "
-                f"{batch.step}: keep it positive"
-            )
         bound, of_weights, gradients = self.gradients(batch)
         self.active &= bound.isfinite()
         weight = batch.kl_weight / self.problem.objective.num_data
         with torch.no_grad():
             for k, (own, seen) in enumerate(zip(self.trained, of_weights, strict=True)):
-                moved = self.move(k, own, seen, weight, batch.step + 1)
+                moved = self.move(k, own, seen, weight)
                 self.active &= moved.isfinite().all(-1).all(-1)
         self.update_others(gradients)
         return bound
 
     @abstractmethod
-    def move(
-        self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
-    ) -> Tensor:
+    def move(self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor) -> Tensor:
         """Move the posterior of the k-th trained layer; the result, `[R, I, O]`, is finite if all went well.
 
-        The weight is κ / N, and the number of steps includes this one.
+        The weight is κ / N.
         """
 
     @abstractmethod

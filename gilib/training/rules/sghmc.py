@@ -104,8 +104,9 @@ class RunningSGHMC(RunningWithAdam):
     rule: SGHMC
 
     def __init__(self, rule: SGHMC, problem: Problem):
-        super().__init__(problem)
-        self.rule, sampled = rule, point_parameters(problem.net)
+        super().__init__(rule, problem)
+        self.recordable = problem.device.type == "cpu"  # a graph would repeat the noise that a step draws
+        sampled = point_parameters(problem.net)
         self.values = list(sampled.values())
         self.coordinates = [Coordinates.at_rest(value.detach()) for value in self.values]
         others = {name: p for name, p in problem.parameters.items() if name not in sampled}
@@ -113,6 +114,8 @@ class RunningSGHMC(RunningWithAdam):
         if others and rule.burn_in:
             self.leave_to_adam(rule.base_optimiser, others, rule.burn_in)
             self.window = [value.new_zeros((rule.window, *value.shape)).detach() for value in self.values]
+        self.place = torch.zeros(1, dtype=torch.long, device=problem.device)  # where the state is written
+        self.filled = self.number()  # how many there are then
 
     def check_freeze(self) -> None:
         """Raise unless Adam's parameters have the replica axis; sampled states always have it."""
@@ -120,19 +123,23 @@ class RunningSGHMC(RunningWithAdam):
             self.adam.check_freeze()
 
     def prepare(self, step: int) -> None:
-        if step < self.rule.burn_in:
+        self.training, self.adapting = step < self.rule.burn_in, step < self.rule.adaptive_steps
+        self.phase = self.training + self.adapting
+        if self.training:
             super().prepare(step)
+            self.place.fill_(step % self.rule.window)
+            self.filled.fill_(min(step + 1, self.rule.window))
 
     def step(self, batch: Batch) -> Tensor:
-        training = self.adam is not None and batch.step < self.rule.burn_in
+        training = self.adam is not None and self.training
         bound, gradients = self.problem.bound_and_gradients(batch, self.values)
         self.active &= bound.isfinite()
         for gradient in gradients:
             self.active &= gradient.isfinite().all(-1).all(-1)
         if training:
             for ring, value in zip(self.window, self.values, strict=True):
-                ring[batch.step % self.rule.window] = value.detach()
-        self._move(gradients, batch.step < self.rule.adaptive_steps)
+                ring.index_copy_(0, self.place, value.detach()[None])
+        self._move(gradients, self.adapting)
         if training:
             self._train(batch)
         return bound
@@ -154,9 +161,8 @@ class RunningSGHMC(RunningWithAdam):
 
     def _train(self, batch: Batch) -> None:
         """Take Adam's step, with each replica at a random state from its window."""
-        filled = min(batch.step + 1, self.rule.window)
         normal = self._normal((1, *self.problem.net.replicas), torch.float64)[0]
-        with self._elsewhere(chosen(self.window, filled, normal)):
+        with self._elsewhere(chosen(self.window, self.filled, normal)):
             bound, gradients = self.problem.bound_and_gradients(batch, self.others)
         self.active &= bound.isfinite()
         self.update_others(gradients)
@@ -216,7 +222,7 @@ class Coordinates:
         return (1.0 - decay) * self.momentum - lr**2 / root * slope + spread / root.sqrt() * noise
 
 
-def chosen(window: Sequence[Tensor], filled: int, normal: Tensor) -> list[Tensor]:
+def chosen(window: Sequence[Tensor], filled: int | Tensor, normal: Tensor) -> list[Tensor]:
     """Choose one of the first `filled` states for every replica, uniformly, by a standard normal, `[R]`."""
-    place = (torch.special.ndtr(normal) * filled).long().clamp(max=filled - 1)
+    place = (torch.special.ndtr(normal) * filled).clamp(max=filled - 1).long()
     return [ring.take_along_dim(place[None, ..., None, None], 0).squeeze(0) for ring in window]

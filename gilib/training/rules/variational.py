@@ -194,26 +194,30 @@ class RunningVariational(RunningSampledWeightRule):
     def __init__(self, rule: VariationalRule, problem: Problem):
         super().__init__(rule, problem)
         self.first = self._zeros()
+        self.unbias = [self.number() for _ in rule.betas]  # 1 - β^t
 
     def _zeros(self) -> list[Tensor]:
         return [torch.zeros_like(own.weights.scaled_mean.detach()) for own in self.trained]
 
-    def move(
-        self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor, steps: int
-    ) -> Tensor:
+    def prepare(self, step: int) -> None:
+        super().prepare(step)
+        for own, beta in zip(self.unbias, self.rule.betas, strict=True):
+            own.fill_(1.0 - beta ** (step + 1))
+
+    def move(self, k: int, own: TrainedLayer, gradients: WeightGradients, weight: float | Tensor) -> Tensor:
         rule, weights = self.rule, own.weights
         precision, prior = (-weights.log_variance).exp(), weight * own.prior_precision()
         state = LayerState(weights.mean, precision, prior)
         curvature = rule.curvature(gradients, state)
         per_point = rule.averaged(weight * precision, curvature + prior)
         self.first[k].lerp_(rule.slope(gradients, state), 1.0 - rule.betas[0])
-        direction = rule.direction(self.first[k] / (1.0 - rule.betas[0] ** steps), state)
-        move = self.rate * direction / self.divisor(k, curvature, per_point, prior, steps)
+        direction = rule.direction(self.first[k] / self.unbias[0], state)
+        move = self.rate * direction / self.divisor(k, curvature, per_point, prior)
         weights.assign(state.mean - move, per_point / weight)
         return move + per_point  # NaN in the mean or in the precision shows here
 
-    def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
-        """Return the divisor of layer `k`'s step, given q, the next c, δ and t."""
+    def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor) -> Tensor:
+        """Return the divisor of layer `k`'s step, given q, the next c and δ."""
         return self.rule.divisor(per_point)
 
     def moments(self) -> dict[str, list[Tensor]]:
@@ -227,10 +231,9 @@ class RunningVadam(RunningVariational):
         super().__init__(rule, problem)
         self.second = self._zeros()
 
-    def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor, steps: int) -> Tensor:
-        decay = self.rule.betas[1]
-        self.second[k].lerp_(curvature, 1.0 - decay)
-        return (self.second[k] / (1.0 - decay**steps)).sqrt() + prior
+    def divisor(self, k: int, curvature: Tensor, per_point: Tensor, prior: Tensor) -> Tensor:
+        self.second[k].lerp_(curvature, 1.0 - self.rule.betas[1])
+        return (self.second[k] / self.unbias[1]).sqrt() + prior
 
     def moments(self) -> dict[str, list[Tensor]]:
         return {"first": self.first, "second": self.second}
