@@ -249,6 +249,7 @@ def test_parts_that_nobody_knows():
 
 
 UNASKED = [({}, 2**20, 1), ({}, 1000, 0), ({"callbacks": [print]}, 2**20, 0)]
+UNASKED += [({"rule": type("Own", (gilib.Adam,), {})(0.03)}, 2**20, 0)]
 UNASKED += [({"steps": replay.UNASKED}, 2**20, 0), ({"speed": Speed(replay=False)}, 2**20, 0)]
 
 

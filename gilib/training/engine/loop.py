@@ -140,9 +140,9 @@ def fit(
     kept = checks.as_checkpoint(checkpoint, settings)
     processes = OneProcess() if speed.parallel is None else speed.parallel
     watching, replay = as_callbacks(callbacks), speed.replay
-    if replay is None:
-        alone = x.device.type == "cpu" and processes.size == 1
-        replay = None if alone and is_known([*net.modules(), *likelihood.modules(), *callbacks]) else False
+    known = is_known([rule, *net.modules(), *likelihood.modules(), *callbacks])
+    if replay is None and not (known and x.device.type == "cpu" and processes.size == 1):
+        replay = False
     run = Run(net, trained, x, y, steps, settings, processes, replay, watching)
     for callback in run.callbacks:
         callback.check(net, likelihood)

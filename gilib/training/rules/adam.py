@@ -124,7 +124,6 @@ class RunningAdam(RunningRule):
 class RunningWithAdam(RunningRule):
     """A rule that trains some parameters in its own way, at `rate`, and leaves all others to Adam."""
 
-    recordable = True
     adam: RunningAdam | None = None  # Adam at work on the others; None if there are none
 
     def __init__(self, rule: Any, problem: Problem):

@@ -57,6 +57,8 @@ class NaturalGradient(Rule):
 class RunningNaturalGradient(RunningWithAdam):
     """Natural gradients in the Gaussians, Adam in all other parameters."""
 
+    recordable = True
+
     def __init__(self, rule: NaturalGradient, problem: Problem):
         super().__init__(rule, problem)
         self.gaussians = [module for module in problem.net.modules() if isinstance(module, Gaussians)]

@@ -58,6 +58,7 @@ class RunningSampledWeightRule(RunningWithAdam, ABC):
     """A `SampledWeightRule` at work, with Adam on all other parameters."""
 
     rule: SampledWeightRule
+    recordable = True
 
     def __init__(self, rule: SampledWeightRule, problem: Problem):
         super().__init__(rule, problem)
