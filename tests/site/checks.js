@@ -1,4 +1,4 @@
-// Read by test_pages.py: each function returns a list of complaints, empty when all is well.
+// Read by visits.py: each function returns a list of complaints, empty when all is well, but for the last two.
 ({
   // whatever sticks out of the window and cannot be scrolled inside a box of its own
   overflow() {
@@ -72,5 +72,35 @@
       else if (box.tabIndex !== 0) problems.push(`${name} scrolls and the keyboard does not reach it`);
     }
     return problems.slice(0, 8);
+  },
+
+  // what repeats takes axe minutes and tells it nothing new: formulas, rows of a table, coloured words of code
+  shorten() {
+    for (const formula of document.querySelectorAll("mjx-container")) formula.replaceWith("x");
+    for (const row of document.querySelectorAll("tbody tr:nth-child(n + 12)")) row.remove();
+    const seen = {};
+    for (const word of document.querySelectorAll(":is(pre, code, .sig) span[class]")) {
+      const place = `${word.className} in ${word.parentElement.className}`;
+      seen[place] = (seen[place] ?? 0) + 1;
+      if (seen[place] > 3) word.replaceWith(...word.childNodes);
+    }
+  },
+
+  // contrast depends on tags and classes: a block all of whose elements stood twice in the same places, on this
+  // page or on another, goes
+  thin(seen) {
+    const looks = (one) => ["class", "style"].map((name) => one.getAttribute(name));
+    const name = (one) => one ? [one.tagName, ...looks(one)].join(".") : "";
+    const place = (one) => [one, one.parentElement, one.parentElement?.parentElement].map(name).join();
+    const written = (one) => one.textContent.trim() && !getComputedStyle(one).display.startsWith("inline");
+    const blocks = [...document.body.querySelectorAll("*")].filter(written).reverse(); // what is inside first
+    for (const block of blocks) block.dataset.block = "";
+    for (const block of blocks) {
+      if (block.querySelector("[data-block]")) continue;
+      const places = [block, ...block.querySelectorAll("*")].map(place);
+      if (places.every((one) => (seen[one] ?? 0) >= 2)) block.remove();
+      else for (const one of places) seen[one] = (seen[one] ?? 0) + 1;
+    }
+    return seen;
   },
 })

@@ -12,38 +12,10 @@ COLOURS = ["color-contrast", "link-in-text-block"]
 ALL: dict[str, list[list[str]]] = {"exclude": []}
 FRAME = {"exclude": [[".bd-article"]]}  # nothing within appears or goes as a window widens
 
-# What repeats takes axe minutes and tells it nothing new: formulas, rows of a table, coloured words of code.
-SHORTEN = """() => {
-    for (const formula of document.querySelectorAll("mjx-container")) formula.replaceWith("x");
-    for (const row of document.querySelectorAll("tbody tr:nth-child(n + 12)")) row.remove();
-    const seen = {};
-    for (const word of document.querySelectorAll(":is(pre, code, .sig) span[class]")) {
-        const place = `${word.className} in ${word.parentElement.className}`;
-        seen[place] = (seen[place] ?? 0) + 1;
-        if (seen[place] > 3) word.replaceWith(...word.childNodes);
-    }
-}"""
-# Contrast depends on tags and classes: a block all of whose elements stood twice in the same places, on this
-# page or on another, goes.
-THIN = """(seen) => {
-    const looks = (one) => ["class", "style"].map((name) => one.getAttribute(name));
-    const name = (one) => one ? [one.tagName, ...looks(one)].join(".") : "";
-    const place = (one) => [one, one.parentElement, one.parentElement?.parentElement].map(name).join();
-    const written = (one) => one.textContent.trim() && !getComputedStyle(one).display.startsWith("inline");
-    const blocks = [...document.body.querySelectorAll("*")].filter(written).reverse(); // what is inside first
-    for (const block of blocks) block.dataset.block = "";
-    for (const block of blocks) {
-        if (block.querySelector("[data-block]")) continue;
-        const places = [block, ...block.querySelectorAll("*")].map(place);
-        if (places.every((one) => (seen[one] ?? 0) >= 2)) block.remove();
-        else for (const one of places) seen[one] = (seen[one] ?? 0) + 1;
-    }
-    return seen;
-}"""
 GRAVE = f"axe._audit.rules = axe._audit.rules.filter((rule) => {[*FORBIDDEN]}.includes(rule.impact))"
 AXE = f"{AXE_SCRIPT}; {GRAVE}; null"
 UNFOLD = "() => { for (const folded of document.querySelectorAll('details')) folded.open = true; }"
-seen: dict[str, int] = {}  # by THIN, on the pages before
+seen: dict[str, int] = {}  # by `thin`, on the pages before
 
 
 def axe(found):
@@ -52,13 +24,13 @@ def axe(found):
     It changes the page, and leaves out the rules that are never serious.
     """
     all_else = {"rules": dict.fromkeys(COLOURS, {"enabled": False})}
-    found.page.evaluate(SHORTEN)
+    found.script("shorten")
     found.page.evaluate(AXE)
     problems: list[str] = []
     for width, where in ((PHONE, ALL), (DESKTOP, FRAME)):
         found.resize(width)
         problems += [f"at {width}: {problem}" for problem in violations(found, where, all_else)]
-    seen.update(found.page.evaluate(THIN, seen))
+    seen.update(found.script("thin", seen))
     for theme in ("dark", "light"):
         found.theme(theme)
         problems += [f"{theme}: {problem}" for problem in violations(found, ALL, {"runOnly": COLOURS})]
