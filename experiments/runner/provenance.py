@@ -36,7 +36,7 @@ def provenance(device: str = "cpu") -> dict[str, Any]:
 
 @functools.cache
 def source_revision(*also: str) -> str:
-    """Return the commit of the source at the first call, and a + if files of `gilib` or `experiments` differ.
+    """Return the commit of the source at the first call, and a + if `gilib` or `experiments` differ from it.
 
     For a copy without a repository return the environment variable GILIB_REVISION, or else "unknown".
 
@@ -51,7 +51,7 @@ def revision_of(checkout: Path, *also: str) -> str:
     """Return the commit of a checkout, with a + if relevant files differ; "unknown" without a repository."""
     try:
         commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
-        changed = _git(checkout, "status", "--porcelain", "-uno", "--", "gilib", "experiments", *also)
+        changed = _git(checkout, "status", "--porcelain", "--", "gilib", "experiments", *also)
         return commit + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return UNKNOWN
