@@ -141,7 +141,7 @@ def fit(
     processes = OneProcess() if speed.parallel is None else speed.parallel
     watching, replay = as_callbacks(callbacks), speed.replay
     known = is_known([rule, *net.modules(), *likelihood.modules(), *callbacks])
-    if replay is None and not (known and x.device.type == "cpu" and processes.size == 1):
+    if replay is None and not (known and x.is_cpu and processes.size == 1 and not torch.is_anomaly_enabled()):
         replay = False
     run = Run(net, trained, x, y, steps, settings, processes, replay, watching)
     for callback in run.callbacks:

@@ -103,16 +103,16 @@ class Run:
         x, y = self.batches.next()
         if self.augmenter is not None:
             x = self.augmenter(x)
-        weight = 1.0 if self.kl_weights is None else self.kl_weights[step]
+        # A recording keeps the numbers of the host, so a weight that changes must be a tensor.
+        weight = x.new_full((), 1.0 if self.kl_weights is None else self.kl_weights[step])
         noise = self.problem.objective.noise(self.batches.size, self.noise)
         self.rule.prepare(step)
         with products_in("ieee") if self.settings.arithmetic == "tf32" else exact_products():
             if self.replay is None:
                 bound = self.rule.step(self._share(Batch(step, x, y, noise, weight)))
-            else:  # a recording keeps the numbers of the host, so a weight that changes must be a tensor
-                scale = torch.full((), weight, dtype=x.dtype, device=x.device)
+            else:
                 self.replay.follow(self.rule.phase)
-                bound = self.replay(x, y, scale, *noise)
+                bound = self.replay(x, y, weight, *noise)
         # Bounds and failures stay on the device: reading them at every step would stall an accelerator.
         self.trace[step] = bound * self.per_row
         self.lasted += self.rule.active
