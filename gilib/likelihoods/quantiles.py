@@ -135,6 +135,8 @@ def quantile_of_components(components: Distribution, probability: float, axes: i
     The components are univariate, in float64, with `cdf`, mean and variance.
     """
     check_probability(probability)
+    if type(components).cdf is Distribution.cdf:
+        raise NotImplementedError(f"quantiles need `cdf`, which {type(components).__name__} does not define")
 
     def mixed(values: Tensor) -> Tensor:
         return values.flatten(0, axes - 1).mean(0)

@@ -7,7 +7,7 @@ import pytest
 import scipy.special
 import scipy.stats
 import torch
-from torch.distributions import MultivariateNormal
+from torch.distributions import MultivariateNormal, VonMises
 
 import gilib
 from gilib.config import describe, rebuild
@@ -24,6 +24,7 @@ from gilib.likelihoods import (
     Poisson,
     StudentT,
 )
+from gilib.likelihoods.quantiles import quantile_of_components
 from gilib.linalg import FactorisationError
 from tests.support import D, assert_equal, normals, seeded
 
@@ -341,6 +342,7 @@ REFUSED = [
     (lambda: Poisson([]), ValueError, "got none"),
     (lambda: Poisson([1.0, 2.0]).log_prob(F[..., :1], SIX), ValueError, "Poisson .* 2 outputs, got 1"),
     (lambda: Poisson().predictive(F).quantile(1.0), ValueError, "one probability between 0 and 1"),
+    (lambda: quantile_of_components(VonMises(F, F.exp()), 0.3), NotImplementedError, "which VonMises does"),
     (lambda: VARYING.log_prob(F, ROWS), ValueError, "a network with 4 outputs, got 2"),
     (lambda: VARYING.check_targets(ROWS[:3], 6, 4), ValueError, r"\[6, 2\] \(points, half of the network"),
     (lambda: VARYING.check_targets(WHOLE, 6, 4), TypeError, "targets must be floating-point"),

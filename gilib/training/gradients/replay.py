@@ -92,10 +92,7 @@ class Replay:
 
 
 def is_known(parts: Iterable[object]) -> bool:
-    """Return whether all parts of a training are of gilib or torch; what others do, nobody knows.
-
-    Parts of your own may change numbers that are no tensors from step to step, or log what they see.
-    """
+    """Return whether all parts are of gilib or torch: others may change plain numbers, or log something."""
     for part in parts:
         functions = [own for own in getattr(part, "__dict__", {}).values() if inspect.isfunction(own)]
         makers = {own.__module__.partition(".")[0] for own in (type(part), *functions)}
