@@ -63,11 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--gpus", type=float, default=1.0, help="GPUs of a task on a cluster")
     run.add_argument("--time-limit", type=float, metavar="MIN", help="save and stop after MIN minutes")
     run.add_argument("--arithmetic", choices=PRECISIONS, default="full", help="of the data's pass; see fit")
-    run.add_argument(
-        "--replay",
-        action="store_true",
-        help="also replay on CUDA, and steps of any size",
-    )
+    run.add_argument("--replay", action="store_true", help="also replay on CUDA, and steps of any size")
     run.add_argument("--again", action="store_true", help="repeat what is recorded, and print old beside new")
     joining = commands.add_parser("merge", help="join results files of several machines", epilog=STATUSES)
     joining.set_defaults(command=_merge)

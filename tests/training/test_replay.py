@@ -241,11 +241,11 @@ def test_a_replica_that_breaks_down_later_is_left_out():
 
 
 def test_parts_that_nobody_knows():
-    own, hooked, handed = type("Own", (nn.Module,), {})(), nn.Linear(1, 1), nn.Identity()
+    own, hooked, *handed = type("Own", (nn.Module,), {})(), nn.Linear(1, 1), nn.Identity(), nn.Identity()
     hooked.weight.register_hook(torch.neg)
-    handed.function = lambda x: x
-    assert not any(is_known([part]) for part in (own, hooked, handed, lambda *_: None))
-    assert is_known([nn.Linear(1, 1), gilib.Gaussian(), Bali()])
+    handed[0].function, handed[1].function = lambda x: x, partial(lambda x: x)
+    assert not any(is_known([part]) for part in (own, hooked, *handed, lambda *_: None))
+    assert is_known([nn.Linear(1, 1), gilib.Gaussian(), Bali(), *NETWORKS["free"]().modules()])
 
 
 UNASKED = [({}, 2**20, 1), ({}, 1000, 0), ({"callbacks": [print]}, 2**20, 0)]

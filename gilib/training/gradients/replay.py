@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -94,8 +94,9 @@ class Replay:
 def is_known(parts: Iterable[object]) -> bool:
     """Return whether all parts are of gilib or torch: others may change plain numbers, or log something."""
     for part in parts:
-        functions = [own for own in getattr(part, "__dict__", {}).values() if inspect.isfunction(own)]
-        makers = {own.__module__.partition(".")[0] for own in (type(part), *functions)}
+        held = [own for own in getattr(part, "__dict__", {}).values() if callable(own)]
+        called = [own.func if isinstance(own, functools.partial) else own for own in held]
+        makers = {str(own.__module__).partition(".")[0] for own in (type(part), *called)}
         hooked = isinstance(part, nn.Module) and any(own._backward_hooks for own in part.parameters())
         if hooked or not (makers <= {"gilib", "torch"} or getattr(part, "reads_only", False)):
             return False

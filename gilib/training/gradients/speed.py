@@ -29,9 +29,9 @@ class Speed(Checked):
         arithmetic: arithmetic of the evaluation of drawn functions at the data: "full", or, for float32,
             "tf32" (on CUDA) or "bfloat16". Drawing, and log P - log Q, are always computed in full.
         replay: whether to record a step and replay it, which is faster for small networks, where Python takes
-            longer than the arithmetic; it gives the same results. The memory of all intermediate ones stays
-            in use. Parts of your own must do all their work with tensors, not with numpy. None: on a CPU, if
-            all parts are of gilib or torch and these results take at most 128 MiB.
+            longer than the arithmetic; the training is the same. All intermediate results stay in memory.
+            Parts of your own must do all their work with tensors, not with numpy. None: on a CPU, if the rule
+            can be recorded, all parts are of gilib or torch, and these results take at most 128 MiB.
         parallel: `DataParallel()` in a script started by torchrun. The processes share every minibatch, and
             reach the same state as a single process would.
 
