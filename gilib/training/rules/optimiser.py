@@ -25,14 +25,14 @@ class NetworkAdam:
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ):
-        cuda = device.type == "cuda"  # whose kernel reads rates in float32
+        cuda = device.type == "cuda"
         self.kernels = {"foreach": False, "fused": True, "capturable": cuda}
         self.rates = sorted({rate for _, rate in rates.values() if not isinstance(rate, Sequence)})
-        like = torch.zeros((), dtype=torch.float32 if cuda else torch.float64, device=device)
+        dtype = torch.float64 if device.type == "cpu" else torch.float32  # in which its kernel reads rates
         groups: list[dict[str, Any]] = [
             {
                 "params": [p for p, own in rates.values() if own == rate],
-                "lr": torch.full_like(like, rate),
+                "lr": torch.full((), rate, dtype=dtype, device=device),
             }
             for rate in self.rates
         ]
