@@ -101,7 +101,7 @@ class Homogeneous(OfInputs):
     variance: Tensor  # σ²
 
     def diagonal(self, x: Tensor) -> Tensor:
-        return _everywhere(self.variance[..., 0].to(x.dtype), x)
+        return _everywhere(self.variance.squeeze(-1).to(x.dtype), x)
 
 
 @dataclass(frozen=True)
@@ -276,7 +276,7 @@ class ArcCosineFunction(OfAugmented):
     def diagonal(self, x: Tensor) -> Tensor:
         """Return σ² (order 0) or σ² |x̃|² (order 1) for every point, `[..., N]`."""
         squares = self.augmented(x).square().sum(-1)
-        variance = self.variance[..., 0].to(x.dtype)
+        variance = self.variance.squeeze(-1).to(x.dtype)
         return variance * (squares if self.order else torch.ones_like(squares))
 
     def features(self, x: Tensor, noise: Tensor) -> Tensor:

@@ -35,14 +35,12 @@ def cholesky_and_inverse(
     tensor([[ 0.5000,  0.0000],
             [-0.5000,  1.0000]])
     """
-    large = matrix.numel() >= MIN_ENTRIES and matrix.shape[-1] >= MIN_ROWS
-    plain = within_transform() or forward_ad._current_level >= 0
-    if large and readable(matrix) and not plain:
-        flat = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None]
-        factor, inverse = _CholeskyAndInverse.apply(flat, what, advice)
-        return factor.reshape(matrix.shape), inverse.reshape(matrix.shape)
-    factor = cholesky(matrix, what, advice)
-    return factor, torch.linalg.solve_triangular(factor, identities(factor), upper=False)
+    if within_transform() or forward_ad._current_level >= 0 or not readable(matrix):
+        factor = cholesky(matrix, what, advice)
+        return factor, torch.linalg.solve_triangular(factor, identities(factor), upper=False)
+    flat = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None]
+    factor, inverse = _CholeskyAndInverse.apply(flat, what, advice)
+    return factor.reshape(matrix.shape), inverse.reshape(matrix.shape)
 
 
 class _CholeskyAndInverse(Operation):
@@ -52,14 +50,16 @@ class _CholeskyAndInverse(Operation):
 
         ½ (H + Hᵀ),    H = Jᵀ L J,    L = tril(TᵀF - G Jᵀ) with half its diagonal.
 
-    torch's own gradient, by triangular systems, takes 1.2 to 1.4 times as long (`benchmarks/operations.py`).
+    torch's own gradient, by triangular systems, takes 1.2 to 1.8 times as long (`benchmarks/operations.py`).
     """
 
     @staticmethod
     def forward(matrix: Tensor, what: str, advice: str) -> tuple[Tensor, Tensor]:
         factor = cholesky(matrix, what, advice)
         with torch.autocast("cpu", enabled=False):
-            return factor, inverse_of_lower(factor)
+            if _by_blocks(factor):
+                return factor, inverse_of_lower(factor)
+            return factor, torch.linalg.solve_triangular(factor, identities(factor), upper=False)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, str, str], output: tuple[Tensor, Tensor]) -> None:
@@ -70,19 +70,22 @@ class _CholeskyAndInverse(Operation):
         factor, inverse = ctx.saved_tensors
         upstream = [part.to(factor.dtype) for part in (of_factor, of_inverse)]
         # Blocks are written in place, which neither a second derivative nor a batched gradient allows.
-        plainly = torch.is_grad_enabled() or not all(map(readable, upstream))
+        plainly = torch.is_grad_enabled() or not (_by_blocks(factor) and all(map(readable, upstream)))
         with torch.autocast("cpu", enabled=False):
             if plainly:
                 return _plain_gradient(factor, inverse, *upstream), None, None
             return symmetric(inverse, _inner(factor, inverse, *upstream)), None, None
 
 
+def _by_blocks(matrices: Tensor) -> bool:
+    """Return whether matrices are so large that blocks are worth their calls."""
+    return matrices.numel() >= MIN_ENTRIES and matrices.shape[-1] >= MIN_ROWS
+
+
 def _plain_gradient(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Tensor:
     """Compute the gradient with products of whole matrices, which can be differentiated again."""
-    lower = factor.mT @ of_factor - of_inverse @ inverse.mT
-    lower = lower.tril() - 0.5 * torch.diag_embed(lower.diagonal(dim1=-2, dim2=-1))
-    product = inverse.mT @ lower @ inverse
-    return 0.5 * (product + product.mT)
+    twice = torch.baddbmm(factor.mT @ of_factor, of_inverse, inverse.mT, alpha=-1.0)
+    return inverse.mT @ (0.5 * (twice.tril() + twice.tril(-1).mT)) @ inverse
 
 
 def _inner(factor: Tensor, inverse: Tensor, of_factor: Tensor, of_inverse: Tensor) -> Halves:
