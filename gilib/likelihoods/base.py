@@ -49,6 +49,12 @@ def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of th
         raise ValueError(f"targets must have shape {list(shape)} {names}, got {list(targets.shape)}")
 
 
+def check_pairs(targets: Tensor, means: Tensor) -> None:
+    """Raise ValueError unless targets `[N, O]` or `[R, N, O]` fit their means `[S, R, N, O]`."""
+    check_axes(targets, means.shape[-2:])
+    check_own_targets(targets.shape[:-2], means.shape[1:-2])
+
+
 class Likelihood(nn.Module, Part, ABC):
     """A likelihood P(y | f), independent over points.
 
@@ -145,10 +151,15 @@ class Likelihood(nn.Module, Part, ABC):
         return (weights[..., 0] * log_prob.unflatten(0, outputs.shape[:2])).sum(0)
 
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise ValueError unless targets fit `num_points` points and a network with `outputs` outputs."""
-        check_axes(targets, (num_points, outputs)[: 1 + self.target_axes])
-        wrong = ~self.support.check(targets)
-        if bool(wrong.any()):
+        """Raise an error unless targets fit `num_points` points and a network with `outputs` outputs."""
+        self.check_num_outputs(outputs)
+        real = self.support is constraints.real
+        if real and self.target_axes and not targets.is_floating_point():
+            raise TypeError(f"targets must be floating-point, got {targets.dtype}: use y.to(x.dtype)")
+        one = self.joint(torch.zeros(1, *self.replicas, 1, outputs, device=targets.device)).event_shape
+        name = "outputs of the network" if one == (outputs,) else "numbers in a target"
+        check_axes(targets, (num_points, *one), name)
+        if not real and bool((wrong := ~self.support.check(targets)).any()):
             raise ValueError(
                 f"{type(self).__name__} wants {self.wanted or self.support}, but {int(wrong.sum())} of the "
                 f"targets are not: the first of these is {float(targets[wrong][0]):g}"
@@ -178,12 +189,6 @@ class Likelihood(nn.Module, Part, ABC):
                 f"{type(self).__name__}(replicas={self.replicas}) has a noise for each of these, but the "
                 f"outputs are from a network with replicas={given}: use the same for both"
             )
-
-    def check_fit(self, outputs: Tensor, targets: Tensor) -> None:
-        """Raise unless the likelihood is for these outputs, and targets belong to them."""
-        self.check_outputs(outputs)
-        self.check_targets(targets, *outputs.shape[-2:])
-        check_own_targets(targets.shape[: -1 - self.target_axes], outputs.shape[1:-2])
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

@@ -11,8 +11,8 @@ from torch.distributions import MultivariateNormal
 
 from gilib.arguments import Count, Scale
 from gilib.config import ConfigDict
-from gilib.likelihoods.base import Likelihood
-from gilib.likelihoods.gaussian import Gaussian, check_inferred, check_numbers
+from gilib.likelihoods.base import Likelihood, check_pairs
+from gilib.likelihoods.gaussian import Gaussian, check_inferred
 from gilib.likelihoods.mixtures import CorrelatedPrediction, gaussian_log_prob, in_units
 from gilib.linalg import cholesky
 from gilib.validation import as_replicas
@@ -73,13 +73,9 @@ class CorrelatedGaussian(Likelihood):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log N(y_n; f_n, Σ) for every point, `[S, R, N]`, nats."""
-        self.check_fit(outputs, targets)
+        self.check_outputs(outputs)
+        check_pairs(targets, outputs)
         return gaussian_log_prob(outputs - targets, self.noise_tril.to(outputs.dtype))
-
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        self.check_num_outputs(outputs)
-        check_numbers(targets, num_points, outputs)
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

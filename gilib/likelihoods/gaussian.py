@@ -15,7 +15,7 @@ from torch.distributions import Normal
 from gilib.arguments import Positive, Scale
 from gilib.config import ConfigDict
 from gilib.draws import Moments
-from gilib.likelihoods.base import LOG_2PI, Likelihood, check_axes
+from gilib.likelihoods.base import LOG_2PI, Likelihood, check_pairs
 from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.validation import as_replicas, check_scale
 
@@ -45,11 +45,6 @@ class GaussianNoise(Likelihood):
         noise = torch.randn(given.loc.shape, generator=generator, dtype=outputs.dtype, device=outputs.device)
         return given.loc + given.scale * noise
 
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`, and the network has O outputs."""
-        self.check_num_outputs(outputs)
-        check_numbers(targets, num_points, outputs)
-
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None
     ) -> GaussianPrediction:
@@ -73,15 +68,6 @@ def gaussians(mean: Tensor, variance: Tensor, normalisation: Normalisation | Non
     if normalisation is None:
         return GaussianPrediction(mean, sd)
     return GaussianPrediction(normalisation.invert_y(mean.double()), normalisation.scale_y(sd.double()))
-
-
-def check_numbers(targets: Tensor, *shape: int, name: str = "outputs of the network") -> None:
-    """Raise TypeError unless targets are floating-point numbers, and ValueError unless they are `[N, O]`."""
-    if not targets.is_floating_point():
-        raise TypeError(
-            f"targets must be floating-point numbers, got {targets.dtype}: convert with y.to(x.dtype)"
-        )
-    check_axes(targets, shape, name)
 
 
 class Gaussian(GaussianNoise):
@@ -125,7 +111,8 @@ class Gaussian(GaussianNoise):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_o log N(y_no; f_no, σ²) for every point, `[S, R, N]`, nats."""
-        self.check_fit(outputs, targets)
+        self.check_outputs(outputs)
+        check_pairs(targets, outputs)
         log_variance = self.log_variance.to(outputs.dtype)[..., None]
         squares = (outputs - targets).square().sum(-1)
         constant = outputs.shape[-1] * (log_variance + LOG_2PI)
@@ -191,8 +178,8 @@ class NoisePerTarget(GaussianNoise):
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return Σ_o log N(y_no; E y_no, V y_no) for every point, `[S, R, N]`, nats."""
-        self.check_fit(outputs, targets)
         mean, log_variance = self._parts(outputs)
+        check_pairs(targets, mean)
         return scored((mean - targets).square(), log_variance, -log_variance)
 
     @torch.no_grad()

@@ -11,7 +11,8 @@ from torch.distributions import Normal
 
 from gilib.arguments import Scale
 from gilib.draws import Moments
-from gilib.likelihoods.gaussian import NoisePerTarget, check_numbers, gaussians, scored
+from gilib.likelihoods.base import check_pairs
+from gilib.likelihoods.gaussian import NoisePerTarget, gaussians, scored
 from gilib.likelihoods.mixtures import GaussianPrediction
 
 if TYPE_CHECKING:
@@ -54,14 +55,9 @@ class HeteroscedasticGaussian(NoisePerTarget):
         outputs, variance = functions.moments(x)
         if variance is None:
             return self.log_prob(outputs, targets)
-        self.check_fit(outputs, targets)
         (mean, log_variance), (spread, doubt) = self._parts(outputs), variance.chunk(2, -1)
+        check_pairs(targets, mean)
         return scored((mean - targets).square() + spread, log_variance, 0.5 * doubt - log_variance)
-
-    def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
-        """Raise unless targets are floating-point numbers `[N, O]`, and the network has 2 · O outputs."""
-        self.check_num_outputs(outputs)
-        check_numbers(targets, num_points, len(self.start), name="half of the network's outputs")
 
     def predictive(
         self, outputs: Tensor, normalisation: Normalisation | None = None, variance: Tensor | None = None

@@ -242,6 +242,9 @@ class MixturePrediction(Prediction):
     normalisation: Normalisation | None = None
     members: int = 0
 
+    def __post_init__(self) -> None:
+        quantiles.check_defined(self._single, "mean", "variance")
+
     @property
     def mean(self) -> Tensor:
         return self._in_units(self._components(self.distribution.mean).mean(0))

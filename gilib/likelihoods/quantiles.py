@@ -129,14 +129,20 @@ def _found(
     return at
 
 
+def check_defined(distribution: Distribution, *names: str) -> None:
+    """Raise NotImplementedError if the distribution lacks a method or property that predictions need."""
+    for name in names:
+        if getattr(type(distribution), name) is getattr(Distribution, name):
+            raise NotImplementedError(f"predictions need {type(distribution).__name__} to define `{name}`")
+
+
 def quantile_of_components(components: Distribution, probability: float, axes: int = 1) -> Tensor:
     """Return the quantile of an equal mixture over the first `axes` axes of any distributions.
 
     The components are univariate, in float64, with `cdf`, mean and variance.
     """
     check_probability(probability)
-    if type(components).cdf is Distribution.cdf:
-        raise NotImplementedError(f"quantiles need `cdf`, which {type(components).__name__} does not define")
+    check_defined(components, "cdf")
 
     def mixed(values: Tensor) -> Tensor:
         return values.flatten(0, axes - 1).mean(0)

@@ -118,7 +118,7 @@ class PosteriorModule(nn.Module, ABC):
     The attributes `noise_size`, `needs_inducing`, `carries` and `starts_at_targets` are as in a `Layer`.
     """
 
-    noise_size: int = 0
+    noise_size: int
     needs_inducing: bool = False
     carries: bool = True
     starts_at_targets: bool = False

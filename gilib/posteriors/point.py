@@ -57,6 +57,8 @@ class PointWeights(PosteriorModule):
         scaled_weights: the stored parameter, `[R, I, O]`: √I Ŵ, or ŵ for a Gaussian process.
     """
 
+    noise_size = 0
+
     def __init__(self, start: Tensor, scale: float):
         super().__init__()
         self.scale = scale

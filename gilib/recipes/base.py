@@ -40,8 +40,16 @@ LARGEST = 31 * 2**20  # bytes; glibc ignores blocks above 32 MB when it adapts
 
 
 def check_likelihood(value: Any, name: str) -> None:
-    """Raise ValueError unless the value names a likelihood of numbers."""
-    check_choice(value, ("gaussian", *LIKELIHOODS), name)
+    """Raise an error unless the value is a class of likelihoods of numbers, or names one."""
+    if isinstance(value, str):
+        check_choice(value, ("gaussian", *LIKELIHOODS), name)
+    elif not (isinstance(value, type) and issubclass(value, Likelihood)):
+        raise TypeError(f"{name} must be a name or a subclass of gilib.likelihoods.Likelihood, got {value!r}")
+
+
+def likelihood_class(given: str | type[Likelihood]) -> type[Likelihood]:
+    """Return the class of likelihoods that is given, or named."""
+    return LIKELIHOODS[given] if isinstance(given, str) else given
 
 
 class Trained(NamedTuple):
@@ -71,9 +79,8 @@ class Recipe(Checked, ABC):
         noise_variance: initial noise variance in regression, for targets of variance 1.
         label_scale: size of the pseudo-outputs in classification: plus for the right class, minus for the
             others.
-        likelihood: of targets that are numbers: "gaussian", "student" (noise with outliers), "poisson" or
-            "negative_binomial" (counts), "gamma" (positive numbers), "beta" (shares between 0 and 1). Targets
-            of the last four are not normalised. With any but "gaussian" every model is trained by Adam.
+        likelihood: of targets that are numbers, as for `gilib.sklearn.BayesianRegressor`. With any but
+            "gaussian" every model is trained by Adam.
     """
 
     steps: Count = 1000
@@ -84,7 +91,7 @@ class Recipe(Checked, ABC):
     num_inducing: Count = 200
     noise_variance: Positive = 0.05
     label_scale: Positive = 2.0
-    likelihood: Annotated[str, check_likelihood] = "gaussian"
+    likelihood: Annotated[str | type[Likelihood], check_likelihood] = "gaussian"
 
     @abstractmethod
     def network(self, points: Tensor, targets: Tensor, replicas: Shape, generator: GeneratorLike) -> Network:
@@ -114,7 +121,7 @@ class Recipe(Checked, ABC):
         if self.likelihood != "gaussian":
             if classes is not None:
                 raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
-            kind = LIKELIHOODS[self.likelihood]
+            kind = likelihood_class(self.likelihood)
             kind().check_targets(y, *y.shape[-2:])
             return kind.for_targets(y, replicas)
         if classes is not None:

@@ -15,6 +15,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
+from torch.distributions import constraints
 
 from gilib import models
 from gilib.data import Normalisation
@@ -25,7 +26,7 @@ from gilib.likelihoods.mixtures import GaussianPrediction
 from gilib.network import Network
 from gilib.posteriors import PointEstimate
 from gilib.randomness import GeneratorLike
-from gilib.recipes.base import LIKELIHOODS, Recipe, Trained, check_likelihood
+from gilib.recipes.base import Recipe, Trained, check_likelihood, likelihood_class
 from gilib.sklearn import columns
 from gilib.sklearn.estimator import Array, BayesianEstimator, row_weights, seed_of, validated
 from gilib.sklearn.targets import LogNormalPrediction, logarithms, warn_of_non_gaussian
@@ -70,10 +71,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         verbose: whether to show a progress bar.
         likelihood: distribution of the targets given a function, and so of predictions: "gaussian", "student"
             (noise with outliers), "poisson" or "negative_binomial" (counts; the second if they vary more than
-            Poisson counts), "gamma" (positive numbers) or "beta" (proportions between 0 and 1). Targets are
-            normalised for "gaussian" and "student" only. With any but "gaussian", a "gp" is sparse and
-            trained by Adam, "auto" leaves "heteroscedastic_gp" out, and both "heteroscedastic_gp" and
-            `calibrate` are refused.
+            Poisson counts), "gamma" (positive numbers) or "beta" (proportions between 0 and 1), or a subclass
+            of `gilib.likelihoods.Likelihood` that is created without arguments. Targets that may be any real
+            number are normalised. With any but "gaussian", a "gp" is sparse and trained by Adam, "auto"
+            leaves "heteroscedastic_gp" out, and both "heteroscedastic_gp" and `calibrate` are refused.
         target: "log" trains on the logarithms of the targets, which must be positive. The prediction is then
             an equal mixture of log-normals, in the units of the targets. Its mean exceeds the median, by far
             where the model knows little. None: targets as they are.
@@ -102,7 +103,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     """
 
     target: str | None = None
-    likelihood: str = "gaussian"
+    likelihood: str | type[Likelihood] = "gaussian"
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         if self.target is not None:
@@ -140,10 +141,15 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         X, targets, counts = self._merged(X, targets, weights)
         y = torch.from_numpy(targets)
         constant = constant_columns(y)
+        scaled = self._kind == "gaussian" or likelihood_class(self._kind).support is constraints.real
         if self._kind != "gaussian":
-            constant = self._checked(y, constant)
+            if scaled and constant.any():
+                raise ValueError(
+                    f"likelihood={self._kind!r} wants targets that vary, but those of an output are all the "
+                    "same: leave that output out"
+                )
+            constant = torch.zeros_like(constant)
         inputs = torch.from_numpy(np.array(X))
-        scaled = self._kind in ("gaussian", "student")
         scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)
         self._scales = _of_size(scaling, y, self._logs) if scaled else scaling
         if constant.any():
@@ -169,16 +175,6 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
             noise: Any = self.likelihood_.noise_variance
             sd = noise.detach().sqrt().expand(int(self._varies.sum()))
             self.noise_sd_ = self._scales.scale_y(self._all(sd, 1.0)).numpy()
-
-    def _checked(self, y: Tensor, constant: Tensor) -> Tensor:
-        """Check the targets of a likelihood that is not Gaussian, and return that all outputs are trained."""
-        if self._kind == "student" and constant.any():
-            raise ValueError(
-                "likelihood='student' wants targets that vary, but those of an output are all the same: "
-                "leave that output out"
-            )
-        LIKELIHOODS[self._kind]().check_targets(y, *y.shape)
-        return torch.zeros_like(constant)
 
     def noise_sd(self, X: Any) -> Any:
         """Return the standard deviation of the noise, `[N]` or `[N, O]`; of logarithms for `target="log"`.

@@ -73,6 +73,8 @@ def test_what_a_draw_must_return_is_said(case, way):
     change, kind, words = WRONG[case]
 
     class Mine(PosteriorModule):
+        noise_size = 0
+
         def __init__(self, site, context):
             super().__init__()
             self.mean = context.weights(site)

@@ -298,10 +298,10 @@ def test_outliers_do_not_move_it():
     far = DATA["student"].copy()
     far[::10] += 200.0
     errors = {}
-    for kind in ("student", "gaussian"):
+    for kind in ("student", "gaussian", gilib.likelihoods.StudentT):
         model = BayesianRegressor(**SHORT | {"steps": 40}, likelihood=kind).fit(PLACES, far)
         errors[kind] = np.abs(model.predict(PLACES) - 50.0 - MEAN).mean()
-    assert errors["student"] < 0.5 * errors["gaussian"]
+    assert errors["student"] == errors[gilib.likelihoods.StudentT] < 0.5 * errors["gaussian"]
 
 
 @pytest.mark.parametrize(
@@ -310,12 +310,9 @@ def test_outliers_do_not_move_it():
         ({"likelihood": "poisson"}, DATA["poisson"] - 1, "Poisson wants counts .* the first of these is -1"),
         ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
         ({"likelihood": "cauchy"}, DATA["gamma"], "unknown likelihood 'cauchy': choose one of 'gaussian'"),
+        ({"likelihood": gilib.likelihoods.Poisson}, DATA["poisson"] - 1, "Poisson wants counts .* is -1"),
         ({"likelihood": "gamma", "target": "log"}, DATA["gamma"], "target='log' puts Gaussian .* only one"),
-        (
-            {"likelihood": "poisson", "model": "heteroscedastic_gp"},
-            DATA["poisson"],
-            "has Gaussian noise.* use",
-        ),
+        ({"likelihood": "poisson", "model": "heteroscedastic_gp"}, DATA["poisson"], "has Gaussian noise"),
     ],
 )
 def test_what_is_refused_before_any_work(settings, y, message):
