@@ -42,7 +42,7 @@ def test_quickstart_prints_what_stands_beside_it(tmp_path, capsys):
     assert ours.startswith("level: the search stood still") and "settings." in ours
     number = re.compile(r"-?\d+\.\d+")
     got, said = ([float(n) for n in number.findall(text)] for text in (ours, theirs))
-    assert len(got) == len(said) == 8
+    assert len(got) == len(said) == 11
     assert max(abs(a - b) for a, b in zip(got, said, strict=True)) < 0.1
 
 
