@@ -72,9 +72,7 @@ class Network(nn.Module, Checked):
         if inducing_points is not None:
             check_tensor(inducing_points, "inducing_points")
             if not inducing_points.is_floating_point():
-                raise ValueError(
-                    f"inducing_points must be floating-point numbers, got {inducing_points.dtype}"
-                )
+                raise ValueError(f"inducing_points must be floating-point, got {inducing_points.dtype}")
             dtype = dtype or inducing_points.dtype
         if pseudo_outputs is not None and pseudo_outputs.is_floating_point():
             check_tensor(pseudo_outputs, "pseudo_outputs")
@@ -233,9 +231,7 @@ class Network(nn.Module, Checked):
 
     def forward(self, x: Tensor) -> Tensor:
         """Refuse: a posterior has no single output."""
-        raise TypeError(
-            "a Network is a distribution over functions: draw first, then evaluate: net.draw(10)(x)"
-        )
+        raise TypeError("a Network is a distribution over functions: draw first: net.draw(10)(x)")
 
     def config(self) -> ConfigDict:
         """Return the architecture as plain data."""

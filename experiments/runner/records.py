@@ -49,7 +49,8 @@ def records_of(name: str, kind: type | None = None) -> list[Record]:
     refuse_foreign(path, records, name, kind)
     if kind is None:
         return records
-    return [{**record, "config": with_defaults(kind, record["config"])} for record in records]
+    scaled = [(record, {**record["config"], "scale": record["scale"]}) for record in records]
+    return [{**record, "config": with_defaults(kind, config)} for record, config in scaled]
 
 
 def by_identity(name: str, kind: type) -> dict[str, Record]:

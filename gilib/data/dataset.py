@@ -198,9 +198,7 @@ class Dataset(Checked):
             )
         train, test = split_indices(len(self.x), k)
         if not len(test):
-            raise ValueError(
-                f"{self.name} has {len(self.x)} rows, a tenth of which is none: a split needs five"
-            )
+            raise ValueError(f"{self.name} has {len(self.x)} rows, but a split needs five")
         targets = None if self.has_labels else self.y[train]
         normalisation = Normalisation.fit(self.x[train], targets)
         x = normalisation.x(self.x).to(device=device, dtype=dtype)  # [N, D]

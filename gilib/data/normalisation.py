@@ -122,9 +122,7 @@ class Normalisation:
                     f"{name} holds NaN, infinity or numbers beyond {HUGE:g}: remove, impute or rescale them"
                 )
         if len(inputs) != len(targets):
-            raise ValueError(
-                f"x and y must have the same number of rows, got {len(inputs)} and {len(targets)}"
-            )
+            raise ValueError(f"x and y must have equally many rows, got {len(inputs)} and {len(targets)}")
         count = torch.ones(len(inputs)) if weights is None else _floating("weights", weights)
         if count.shape != inputs.shape[:1]:
             raise ValueError(f"weights must be [{len(inputs)}], one for each row, got {tuple(count.shape)}")

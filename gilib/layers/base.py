@@ -164,9 +164,7 @@ class Layer(nn.Module, Part, ABC):
         noise: Noise | None,
     ) -> AnyDrawn:
         if self.needs_inducing and inducing is None:
-            raise ValueError(
-                f"{self.describe()} draws from inducing points: call draw(u), u [..., M, features]"
-            )
+            raise ValueError(f"{self.describe()} needs inducing points: call draw(u), u [..., M, features]")
         if inducing is not None:
             inducing = inducing.clone()  # a drawn function must not change when training moves the points
         if noise is None:

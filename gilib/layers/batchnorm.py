@@ -41,9 +41,7 @@ class InducingBatchNorm(Layer):
 
     def build(self, shape: Shape, context: BuildContext) -> Shape:
         if len(shape) not in (1, 3):
-            raise ValueError(
-                f"InducingBatchNorm takes points of shape [C] or images [C, H, W], got {list(shape)}"
-            )
+            raise ValueError(f"InducingBatchNorm takes points [C] or images [C, H, W], got {list(shape)}")
         if context.num_inducing is None or (len(shape) == 1 and context.num_inducing < 2):
             raise ValueError(
                 f"InducingBatchNorm takes its statistics from inducing points, got {context.num_inducing}: "

@@ -50,15 +50,18 @@ def check_axes(targets: Tensor, shape: Sequence[int], name: str = "outputs of th
 
 
 def check_pairs(targets: Tensor, means: Tensor) -> None:
-    """Raise ValueError unless targets `[N, O]` or `[R, N, O]` fit their means `[S, R, N, O]`."""
-    check_axes(targets, means.shape[-2:])
+    """Raise unless targets are floating-point, `[N, O]` or `[R, N, O]`, like their means `[S, R, N, O]`."""
+    if not targets.is_floating_point():
+        raise TypeError(f"targets must be floating-point, got {targets.dtype}: use y.to(x.dtype)")
+    check_axes(targets, means.shape[-2:], "numbers in a target")
     check_own_targets(targets.shape[:-2], means.shape[1:-2])
 
 
 class Likelihood(nn.Module, Part, ABC):
     """A likelihood P(y | f), independent over points.
 
-    A subclass must define `distribution`, from which all else follows.
+    A subclass must define `distribution`, from which all else follows. For training to start well, it may
+    define `link` and `for_targets`, too.
 
     Attributes:
         target_axes: number of axes of one target: 1 for numbers `[O]`, 0 for a label.
@@ -103,8 +106,9 @@ class Likelihood(nn.Module, Part, ABC):
 
         Returns:
             If every target depends on one output, a distribution whose batch shape is the shape of the
-            outputs. Otherwise, one of batch shape `[S, R, N]`, with the axes of a target as event shape or as
-            further axes of the batch.
+            outputs. Otherwise, one of another batch shape, such as `[S, R, N]` with the axes of a target as
+            event shape: wrap it in `Independent`. For quantiles it needs `cdf`, which torch's Poisson, Beta
+            and StudentT lack.
         """
 
     def joint(self, outputs: Tensor) -> Distribution:
@@ -127,7 +131,7 @@ class Likelihood(nn.Module, Part, ABC):
         distribution = self.joint(outputs)
         check_axes(targets, distribution.batch_shape[-1:] + distribution.event_shape)
         check_own_targets(targets.shape[: -1 - self.target_axes], distribution.batch_shape[1:-1])
-        return distribution.log_prob(targets.to(outputs.dtype) if self.target_axes else targets)
+        return distribution.log_prob(targets.to(outputs.dtype))
 
     def expected_log_prob(self, functions: Drawn, x: Tensor, targets: Tensor) -> Tensor:
         """Return E log P(y_n | f_n) for every point, `[S, R, N]`, nats.
@@ -153,16 +157,16 @@ class Likelihood(nn.Module, Part, ABC):
     def check_targets(self, targets: Tensor, num_points: int, outputs: int) -> None:
         """Raise an error unless targets fit `num_points` points and a network with `outputs` outputs."""
         self.check_num_outputs(outputs)
-        real = self.support is constraints.real
-        if real and self.target_axes and not targets.is_floating_point():
-            raise TypeError(f"targets must be floating-point, got {targets.dtype}: use y.to(x.dtype)")
-        one = self.joint(torch.zeros(1, *self.replicas, 1, outputs, device=targets.device)).event_shape
-        name = "outputs of the network" if one == (outputs,) else "numbers in a target"
-        check_axes(targets, (num_points, *one), name)
-        if not real and bool((wrong := ~self.support.check(targets)).any()):
+        kind = targets.dtype if targets.is_floating_point() else None
+        trial = torch.zeros(1, *self.replicas, 1, outputs, dtype=kind, device=targets.device)
+        one = self.joint(trial).event_shape
+        name = "outputs" if one == (outputs,) else f"numbers in a target, from {outputs} outputs"
+        check_axes(targets, (num_points, *one), f"{name} of the network")
+        wrong = ~self.support.check(targets)
+        if bool(wrong.any()):
             raise ValueError(
                 f"{type(self).__name__} wants {self.wanted or self.support}, but {int(wrong.sum())} of the "
-                f"targets are not: the first of these is {float(targets[wrong][0]):g}"
+                f"targets are not: the first of these is {targets[wrong][0].tolist()}"
             )
 
     def check_output_shape(self, shape: tuple[int, ...]) -> None:
@@ -228,8 +232,14 @@ class Likelihood(nn.Module, Part, ABC):
         return found
 
     def link(self, targets: Tensor) -> Tensor:
-        """Return outputs that would explain the targets `[..., O]`, where pseudo-outputs start."""
-        return targets
+        """Return outputs that would explain the targets `[..., O]`, where pseudo-outputs start.
+
+        By default these are the targets themselves, if they are real and as many, and otherwise zeros.
+        """
+        wanted = self.num_outputs or targets.shape[-1]
+        if self.support is constraints.real and wanted == targets.shape[-1]:
+            return targets
+        return targets.new_zeros(*targets.shape[:-1], wanted)
 
     @classmethod
     def for_targets(cls, targets: Tensor, replicas: tuple[int, ...] = ()) -> Self:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor
-from torch.distributions import Distribution
+from torch.distributions import Distribution, Independent
 from torch.distributions.constraints import Constraint
 
 from gilib.likelihoods import quantiles
@@ -274,7 +274,10 @@ class MixturePrediction(Prediction):
 
     @property
     def _single(self) -> Distribution:
-        return getattr(self.distribution, "base_dist", self.distribution)
+        found = self.distribution
+        while isinstance(found, Independent):
+            found = found.base_dist
+        return found
 
     def log_prob(self, targets: Tensor) -> Tensor:
         """Return the log density or probability of every target, `[R, N]`, nats; -∞ outside the support."""
@@ -337,9 +340,7 @@ class CategoricalPrediction(Prediction):
         averaged = log_mean_exp(self.log_probabilities, 0)
         targets = as_labels(as_tensor(targets, "labels", averaged), averaged.shape[-1])
         if targets.shape[-1:] != averaged.shape[-2:-1]:
-            raise ValueError(
-                f"class labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}"
-            )
+            raise ValueError(f"labels must have shape [{averaged.shape[-2]}], got {list(targets.shape)}")
         check_own_targets(targets.shape[:-1], averaged.shape[:-2], "class labels")
         return averaged.gather(-1, targets.expand(averaged.shape[:-1])[..., None])[..., 0]
 

@@ -131,6 +131,7 @@ def _found(
 
 def check_defined(distribution: Distribution, *names: str) -> None:
     """Raise NotImplementedError if the distribution lacks a method or property that predictions need."""
+    distribution = getattr(distribution, "component_distribution", distribution)  # of a mixture
     for name in names:
         if getattr(type(distribution), name) is getattr(Distribution, name):
             raise NotImplementedError(f"predictions need {type(distribution).__name__} to define `{name}`")

@@ -63,16 +63,17 @@ class Weighted(Likelihood):
         )
 
 
-def with_weights(targets: Tensor, weights: object) -> Tensor:
-    """Targets as `Weighted` takes them: in their own dtype, and labels in torch's default one.
+def with_weights(targets: Tensor, weights: object, axes: int = 1) -> Tensor:
+    """Targets as `Weighted` takes them: in their own dtype, and whole numbers in torch's default one.
 
     Args:
         targets: `[..., N, O]`, or labels `[..., N]`.
         weights: of the rows, `[N]`.
+        axes: the likelihood's `target_axes`.
     """
     like = targets if targets.is_floating_point() else torch.empty(0, dtype=torch.get_default_dtype())
     given = as_tensor(weights, "weights", like).to(targets.device)
-    values = targets if targets.is_floating_point() else targets[..., None].to(like)
+    values = (targets if axes else targets[..., None]).to(like.dtype)
     if given.shape != values.shape[-2:-1]:
         raise ValueError(f"weights must have shape {list(values.shape[-2:-1])}, got {list(given.shape)}")
     if not bool((given.isfinite() & (given > 0)).all()):

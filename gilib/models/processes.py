@@ -263,9 +263,7 @@ def inducing_start(x: Tensor, num_inducing: Count, method: str = "kmeans", *, se
     if x.dim() != 2:
         raise ValueError(f"x must be [N, D], got {list(x.shape)}")
     if num_inducing > len(x):
-        raise ValueError(
-            f"{num_inducing} inducing points need at least as many training inputs, got {len(x)}"
-        )
+        raise ValueError(f"{num_inducing} inducing points need at least as many inputs, got {len(x)}")
     generator = torch.Generator().manual_seed(seed)
     subset = x[torch.randperm(len(x), generator=generator)[:num_inducing]].clone()
     if method == "subset":

@@ -58,9 +58,7 @@ class FactorisedWeights(PosteriorModule):
     def __init__(self, spec: Factorised, site: Site, context: BuildContext):
         super().__init__()
         if isinstance(site, ConvolutionWeights) and not isinstance(self, FactorisedKernels):
-            raise TypeError(
-                "FactorisedWeights are of dense layers: over a convolution take FactorisedKernels"
-            )
+            raise TypeError("FactorisedWeights are of dense layers: convolutions have FactorisedKernels")
         fan_in, outputs = site.fan_in, site.outputs
         self.noise_size, self.channels, self.outputs = fan_in * outputs, site.channels, outputs
         self.root_fan_in = site.scale

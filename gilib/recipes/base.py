@@ -14,7 +14,7 @@ from gilib import likelihoods
 from gilib.arguments import Checked, Count, Fraction, Positive, checked
 from gilib.config import plain
 from gilib.draws import Drawn
-from gilib.likelihoods import Categorical, Gaussian, Likelihood, PerOutputGaussian
+from gilib.likelihoods import Categorical, Gaussian, GaussianNoise, Likelihood, PerOutputGaussian
 from gilib.likelihoods.weighted import Weighted, with_weights
 from gilib.network import Network
 from gilib.objectives import elbo
@@ -43,8 +43,11 @@ def check_likelihood(value: Any, name: str) -> None:
     """Raise an error unless the value is a class of likelihoods of numbers, or names one."""
     if isinstance(value, str):
         check_choice(value, ("gaussian", *LIKELIHOODS), name)
-    elif not (isinstance(value, type) and issubclass(value, Likelihood)):
-        raise TypeError(f"{name} must be a name or a subclass of gilib.likelihoods.Likelihood, got {value!r}")
+    elif not (isinstance(value, type) and issubclass(value, Likelihood)) or issubclass(value, GaussianNoise):
+        raise TypeError(
+            f"{name} must be a name, such as 'gaussian', or a subclass of gilib.likelihoods.Likelihood whose "
+            f"noise is another, got {value!r}"
+        )
 
 
 def likelihood_class(given: str | type[Likelihood]) -> type[Likelihood]:
@@ -122,7 +125,7 @@ class Recipe(Checked, ABC):
             if classes is not None:
                 raise ValueError(f"likelihood={self.likelihood!r} is for numbers: of classes, leave it out")
             kind = likelihood_class(self.likelihood)
-            kind().check_targets(y, *y.shape[-2:])
+            kind().check_targets(y, y.shape[-2], kind().link(y).shape[-1])
             return kind.for_targets(y, replicas)
         if classes is not None:
             return Categorical()
@@ -251,7 +254,7 @@ def bound(
     x = x if like is None else x.to(like)
     y = y.to(x) if y.is_floating_point() else y
     if weights is not None:
-        likelihood, y = Weighted(likelihood), with_weights(y, weights)
+        likelihood, y = Weighted(likelihood), with_weights(y, weights, likelihood.target_axes)
     places, axis = -1 - len(net.input_shape), likelihood.points_axis
     points = x.shape[places]
     draws = num_samples or max(1, min(100, at_once(EVALUATIONS, net.output_shape[-1]) // points))
@@ -284,9 +287,7 @@ def _as_tensors(x: object, y: object, classes: int | None) -> tuple[Tensor, Tens
     if not check_tensor(x, "x").is_floating_point():
         raise TypeError(f"x must hold floating-point numbers, got {x.dtype}: convert it, as by x.float()")
     if x.dim() > 3:
-        raise ValueError(
-            f"x must be a table [N, D], got {list(x.shape)}: models of images are in gilib.models"
-        )
+        raise ValueError(f"x must be a table [N, D], got {list(x.shape)}: for images see gilib.models")
     targets = y.shape[-2 if classes is None else -1]
     if targets != x.shape[-2]:
         raise ValueError(f"x holds {x.shape[-2]} points and y {targets}: give one target for each")

@@ -226,7 +226,5 @@ def as_targets(y: Any, names: list[str] | str | None, shape: tuple[int, ...], wo
     values = check_array(as_array(in_order(y, names)), ensure_2d=False, dtype=np.float64, input_name="y")
     targets = values.reshape(len(values), -1)
     if targets.shape != shape:
-        raise ValueError(
-            f"y must hold {list(shape)} targets, one row for each of X, got {list(targets.shape)}"
-        )
+        raise ValueError(f"y must hold {list(shape)} targets, a row for each of X, got {list(targets.shape)}")
     return targets

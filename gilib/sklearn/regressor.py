@@ -72,9 +72,9 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         likelihood: distribution of the targets given a function, and so of predictions: "gaussian", "student"
             (noise with outliers), "poisson" or "negative_binomial" (counts; the second if they vary more than
             Poisson counts), "gamma" (positive numbers) or "beta" (proportions between 0 and 1), or a subclass
-            of `gilib.likelihoods.Likelihood` that is created without arguments. Targets that may be any real
-            number are normalised. With any but "gaussian", a "gp" is sparse and trained by Adam, "auto"
-            leaves "heteroscedastic_gp" out, and both "heteroscedastic_gp" and `calibrate` are refused.
+            of `gilib.likelihoods.Likelihood` that is created without arguments. Targets are normalised if its
+            support is `constraints.real`. With any but "gaussian", a "gp" is sparse and trained by Adam,
+            "auto" leaves "heteroscedastic_gp" out, and both this and `calibrate` are refused.
         target: "log" trains on the logarithms of the targets, which must be positive. The prediction is then
             an equal mixture of log-normals, in the units of the targets. Its mean exceeds the median, by far
             where the model knows little. None: targets as they are.
@@ -148,6 +148,10 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
                     f"likelihood={self._kind!r} wants targets that vary, but those of an output are all the "
                     "same: leave that output out"
                 )
+            trial = likelihood_class(self._kind)()
+            outputs = trial.link(y)
+            trial.check_targets(y, *outputs.shape)
+            trial.predictive(torch.zeros_like(outputs)[None])
             constant = torch.zeros_like(constant)
         inputs = torch.from_numpy(np.array(X))
         scaling = Normalisation.fit(inputs, y if scaled else None, weights=counts)

@@ -43,7 +43,7 @@ class Callback(Checked, ABC):
             net: the network after the step.
 
         Returns:
-            True to stop the training here; False or None to go on.
+            True to end the training here, for good; False or None to go on.
         """
 
     def check(self, net: Network, likelihood: Likelihood) -> None:  # noqa: B027 (optional)

@@ -69,7 +69,7 @@ def test_split_normalises_by_its_training_data_alone():
 def test_a_split_needs_a_row_to_test_on():
     five, four = (Dataset("few", torch.ones(n, 1).double(), torch.ones(n, 1).double()) for n in (5, 4))
     assert len(five.split(0).test_x) == 1
-    with pytest.raises(ValueError, match="few has 4 rows, a tenth of which is none: a split needs five"):
+    with pytest.raises(ValueError, match="few has 4 rows, but a split needs five"):
         four.split(0)
 
 

@@ -97,7 +97,7 @@ ONE = torch.ones(1)
     ("call", "error", "message"),
     [
         (lambda: Normalisation.fit(torch.ones(3), torch.ones(3, 1)), ValueError, r"x must be \[N, columns\]"),
-        (lambda: Normalisation.fit(torch.ones(3, 1), torch.ones(2, 1)), ValueError, "same number of rows"),
+        (lambda: Normalisation.fit(torch.ones(3, 1), torch.ones(2, 1)), ValueError, "equally many rows"),
         (lambda: Normalisation.fit(torch.ones(1, 1), ONE[:, None] * torch.nan), ValueError, "y holds NaN"),
         (lambda: Normalisation(ONE, 0 * ONE, ONE, ONE), ValueError, "x_std must be finite and positive"),
         (lambda: Normalisation(ONE, ONE, ONE, torch.ones(2)), ValueError, "y_mean and y_std .* 1 and 2"),

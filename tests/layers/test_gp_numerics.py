@@ -206,7 +206,7 @@ VALUES = {
     "start: method": (lambda: gilib.models.inducing_start(DATA, 3, "kmedoids"), "unknown method 'kmedoids':"),
     "start: too many": (
         lambda: gilib.models.inducing_start(DATA, 9),
-        "at least as many training inputs, got 8",
+        "at least as many inputs, got 8",
     ),
     "a layer drawn from fewer inducing points": (
         lambda: next(iter(network(gilib.GP(2, 1)).layers)).draw(POINTS[:4]),
@@ -257,7 +257,7 @@ def test_a_layer_says_that_it_is_not_built():
 
 def test_a_layer_with_global_inducing_says_what_it_draws_from():
     layer = next(iter(network(gilib.GP(2, 1)).layers))
-    with pytest.raises(ValueError, match=r"GP\(2 → 1\) draws from inducing points: call draw\(u\)"):
+    with pytest.raises(ValueError, match=r"GP\(2 → 1\) needs inducing points: call draw\(u\)"):
         layer.draw()
 
 

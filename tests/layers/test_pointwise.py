@@ -107,7 +107,7 @@ def test_inducing_points_pass_below_it_through_layers_that_need_none():
 @pytest.mark.parametrize(
     ("shape", "points", "message"),
     [
-        ((3, 4), 5, r"points of shape \[C\] or images \[C, H, W\], got \[3, 4\]"),
+        ((3, 4), 5, r"points \[C\] or images \[C, H, W\], got \[3, 4\]"),
         ((3,), None, "takes its statistics from inducing points, got None"),
         ((3,), 1, "takes its statistics from inducing points, got 1"),
     ],

@@ -344,7 +344,7 @@ REFUSED = [
     (lambda: MixturePrediction(WITHOUT_MEAN), NotImplementedError, "TransformedDistribution .* `mean`"),
     (lambda: VARYING.log_prob(F, ROWS), ValueError, "a network with 4 outputs, got 2"),
     (lambda: VARYING.check_targets(ROWS[:3], 6, 4), ValueError, r"\[6, 2\] \(points, numbers in a target"),
-    (lambda: VARYING.check_targets(WHOLE, 6, 4), TypeError, "targets must be floating-point"),
+    (lambda: PAIR.log_prob(F, WHOLE), TypeError, "targets must be floating-point"),
     (lambda: gilib.predict(NARROW, VARYING, torch.zeros(3, 2)), ValueError, "4 outputs, got 1"),
     (lambda: PerOutputGaussian([]), ValueError, "must be a list with a variance"),
     (lambda: PerOutputGaussian([0.1]).log_prob(F, ROWS), ValueError, "a network with 1 outputs, got 2"),

@@ -129,7 +129,7 @@ KINDS = {
     "predict: list x": (lambda: predict(X.tolist()), "x must be a torch.Tensor, got list"),
     "points of objects": (lambda: predict(NAN.numpy().astype(object)), "of object: .*dtype=float"),
     "points in a list": (lambda: net().draw()(X.tolist()), "x must be a torch.Tensor, got list"),
-    "network as a function": (lambda: net()(X), r"draw first, then evaluate: net.draw\(10\)\(x\)"),
+    "network as a function": (lambda: net()(X), r"draw first: net.draw\(10\)\(x\)"),
     "iwbo of an estimate": (lambda: gilib.iwbo(estimate(), GAUSSIAN, X, Y), "iwbo needs joint draws"),
     "num_data missing": (lambda: gilib.elbo(net().draw(), GAUSSIAN, X, Y), "num_data"),
 }
@@ -419,7 +419,7 @@ def test_a_weight_of_the_divergence_that_is_none(weight):
     with pytest.raises(ValueError, match=f"kl_weight must be a finite number of at least 0, got {weight}"):
         gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=len(X), kl_weight=weight)
     settings = {"steps": 3, "kl_weight": lambda s: weight if s == 2 else 1.0, "progress": False}
-    with pytest.raises(ValueError, match=f"numbers of at least 0, got {weight} at step 2"):
+    with pytest.raises(ValueError, match=f"numbers ≥ 0, got {weight} at step 2"):
         gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings)
 
 

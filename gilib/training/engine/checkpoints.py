@@ -40,9 +40,7 @@ def read_checkpoint(path: Path, identity: Identity, steps: int) -> dict[str, Any
             f"{_differences(content['parts'], identity.parts)}: choose another file, or delete it"
         )
     if content["step"] > steps:
-        raise CheckpointError(
-            f"{path} is at step {content['step']}, beyond steps={steps}: ask for more steps"
-        )
+        raise CheckpointError(f"{path} is at step {content['step']}, beyond steps={steps}: ask for more")
     return content
 
 

@@ -133,7 +133,7 @@ def fit(
     checks.check_data(net, likelihood, x, y)
     trained = likelihood
     if weights is not None:
-        trained, y = Weighted(likelihood), with_weights(y, weights)
+        trained, y = Weighted(likelihood), with_weights(y, weights, likelihood.target_axes)
     checks.check_differentiable(x, y, *net.parameters(), *likelihood.parameters())
     checks.check_arithmetic(speed.arithmetic, x)
     check_count(steps, "steps")

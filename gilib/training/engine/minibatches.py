@@ -84,9 +84,7 @@ class Augmenter:
         version = x._version
         result = self.function(x, generator=generator)
         if x._version != version:
-            raise ValueError(
-                "augment changed its inputs in place, and they are the training data: copy first"
-            )
+            raise ValueError("augment changed its inputs in place, which are the training data: copy first")
         if not isinstance(result, Tensor) or _kind(result) != _kind(x):
             found = _kind(result) if isinstance(result, Tensor) else type(result).__name__
             raise ValueError(f"augment must return inputs like those it was given, {_kind(x)}, got {found}")

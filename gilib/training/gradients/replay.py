@@ -106,9 +106,7 @@ def is_known(parts: Iterable[object]) -> bool:
 def check_replay(device: torch.device, processes: int, recordable: bool) -> None:
     """Raise unless steps can be recorded on this device, by one process and with this rule."""
     if device.type not in ("cpu", "cuda"):
-        raise ValueError(
-            f"replay=True needs data and network on a CPU or a CUDA device, they are on {device}"
-        )
+        raise ValueError(f"replay=True needs data and network on a CPU or a CUDA device, not on {device}")
     if processes > 1:
         raise ValueError("replay=True is for one process: leave out parallel or replay")
     if not recordable:

@@ -29,7 +29,7 @@ class Problem:
         net: the network; the rule changes its parameters, its buffers, or both in place.
         likelihood: the likelihood; its learned parameters, if any, are trained in place.
         parameters: the learned parameters by name, as in `net.named_parameters()`; names of the likelihood's
-            begin with "likelihood.". There may be none.
+            begin with "likelihood.". The axes R are in front. There may be none.
         objective: the bound per data point, `[R]`, as a differentiable, pure function of the batch.
         steps: total number of steps.
         generator: the rule's own source of random numbers, resumed with the training, for
@@ -162,7 +162,10 @@ class Rule(Checked, ABC):
         return 1.0 if self.schedule is None else self.schedule(step, steps)
 
     def total(self, steps: int) -> int | None:
-        """Return the total number of steps if the schedule depends on it, for `check_total` to compare."""
+        """Return the total number of steps if the training depends on it, for `check_total` to compare.
+
+        A rule that reads `Problem.steps` for more than its schedule must return it.
+        """
         return steps if self.schedule is not None and self.schedule.needs_total else None
 
     def check_total(self, kept: int | None, steps: int) -> None:

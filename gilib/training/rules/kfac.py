@@ -73,9 +73,7 @@ class NoisyKFAC(SampledWeightRule):
 
     def __post_init__(self) -> None:
         if self.decay > 1.0:
-            raise ValueError(
-                f"decay must be at most 1, where only the newest statistics count, got {self.decay}"
-            )
+            raise ValueError(f"decay must be at most 1, where only the newest count, got {self.decay}")
 
     def statistic(self) -> Statistic:
         return second_moments
