@@ -34,11 +34,11 @@ class Comparison:
     Attributes:
         scores: for each cell the test log-likelihood of each method, in nats per point and units of the data.
             None means that the training broke down, which ranks last.
-        own: names of the methods that were trained now.
+        own: the methods that were trained now, with their settings.
     """
 
     scores: Mapping[Cell, Mapping[str, float | None]]
-    own: tuple[str, ...]
+    own: Mapping[str, float]
 
     @property
     def ranking(self) -> Ranking:
@@ -49,7 +49,7 @@ class Comparison:
         sets = list(dict.fromkeys(name for name, _ in self.scores))
         rows = [
             [
-                f"**{name}**" if name in self.own else plots.METHODS[name].label,
+                f"**{name}** at {self.own[name]:g}" if name in self.own else plots.METHODS[name].label,
                 *(number(self._mean(name, dataset)) for dataset in sets),
                 number(place, 1),
             ]
@@ -113,7 +113,7 @@ def compare(
     trials = list(itertools.product(cells, new.items()))
     for cell, (name, method) in tqdm(trials, desc="compare", unit="training"):
         found[cell][name] = _score(method, name, task(*cell), cell, chosen[name])
-    return Comparison(found, tuple(new))
+    return Comparison(found, chosen)
 
 
 def _best(method: Method, name: str, dataset: str, tried: Sequence[float]) -> float:

@@ -125,16 +125,8 @@ def test_labels_are_split_as_they_are():
     ("change", "error", "message"),
     [
         (lambda text: text[:5001], DataError, "is not a table of numbers"),
-        (
-            lambda text: text[: text.rindex(b"\n", 0, 5000) + 1],
-            DataError,
-            r"shape \(\d+, 7\), wanted \(308, 7\)",
-        ),
-        (
-            lambda text: text.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1),
-            ChecksumError,
-            "values of yacht.*12a59d1c",
-        ),
+        (lambda text: text[: text.rindex(b"\n", 0, 5000) + 1], DataError, r"\(\d+, 7\), wanted \(308, 7\)"),
+        (lambda text: text.replace(b"0.125 0.11\n", b"0.125 0.12\n", 1), ChecksumError, "yacht.*12a59d1c"),
     ],
 )
 def test_a_damaged_package_is_named_with_its_remedy(monkeypatch, change, error, message):

@@ -8,6 +8,7 @@ import scipy.special
 import scipy.stats
 import torch
 from torch.distributions import Independent, MultivariateNormal, Normal, TransformedDistribution, VonMises
+from torch.distributions.constraints import positive
 
 import gilib
 from gilib.config import describe, rebuild
@@ -309,6 +310,26 @@ def test_it_trains(name):
     assert history.elbo[-10:].mean() > history.elbo[:5].mean()
     found = gilib.predict(net, likelihood, INPUTS, 10, generator=seeded())
     assert bool(found.log_prob(y).isfinite().all())
+
+
+def test_pseudo_outputs_start_at_targets_that_are_real_and_as_many_or_at_zero():
+    assert PAIR.link(ROWS) is ROWS
+    for likelihood, outputs in ((VARYING, 4), (OfPairs(), 2)):
+        assert torch.equal(likelihood.link(ROWS), torch.zeros(6, outputs, dtype=D))
+        likelihood.check_targets(torch.ones(6, 2, dtype=D), 6, outputs)
+
+
+class OfPairs(Likelihood):
+    """Positive numbers, with a parameter in float64."""
+
+    support = positive
+
+    def __init__(self):
+        super().__init__()
+        self.mix = torch.nn.Parameter(torch.eye(2, dtype=D))
+
+    def distribution(self, outputs):
+        return Normal(outputs @ self.mix, 1.0, validate_args=False)
 
 
 F, ROWS, SIX = normals(4, 6, 2), normals(6, 2, seed=1), torch.arange(6)[:, None]

@@ -82,7 +82,8 @@ def test_outputs_that_are_images_come_in_batches_of_points(batch_size, replicas)
 
 class Laplace(gilib.likelihoods.Likelihood):
     def distribution(self, outputs):
-        return torch.distributions.Laplace(outputs, 0.5, validate_args=False)
+        each = torch.distributions.Laplace(outputs, 0.5, validate_args=False)
+        return torch.distributions.Independent(each, 1, validate_args=False)
 
 
 def test_a_likelihood_is_a_distribution():

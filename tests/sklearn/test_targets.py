@@ -311,13 +311,14 @@ def test_outliers_do_not_move_it():
         ({"likelihood": "student"}, np.ones(80), "likelihood='student' wants targets that vary"),
         ({"likelihood": "cauchy"}, DATA["gamma"], "unknown likelihood 'cauchy': choose one of 'gaussian'"),
         ({"likelihood": gilib.likelihoods.Poisson}, DATA["poisson"] - 1, "Poisson wants counts .* is -1"),
+        ({"likelihood": gilib.Gaussian}, DATA["gamma"], "a subclass of .* whose noise is another"),
         ({"likelihood": "gamma", "target": "log"}, DATA["gamma"], "target='log' puts Gaussian .* only one"),
         ({"likelihood": "poisson", "model": "heteroscedastic_gp"}, DATA["poisson"], "has Gaussian noise"),
     ],
 )
 def test_what_is_refused_before_any_work(settings, y, message):
-    with pytest.raises(ValueError, match=message), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.raises((TypeError, ValueError), match=message), warnings.catch_warnings():
+        warnings.simplefilter("error")
         BayesianRegressor(steps=10**6, **settings).fit(PLACES, y)
 
 

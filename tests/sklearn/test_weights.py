@@ -69,7 +69,7 @@ def likelihood_for(model, kind, classes):
     changes = {"likelihood": kind, "num_inducing": 7}
     recipe = gilib.recommended(model, **changes)
     net, likelihood = recipe.build(x.float(), y if classes else y.float(), classes=2 if classes else None)
-    return net.double(), likelihood, x, y
+    return net.double(), likelihood, x, y.long() if kind == "poisson" else y
 
 
 @pytest.mark.parametrize(

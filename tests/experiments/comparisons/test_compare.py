@@ -51,10 +51,10 @@ def test_of_several_settings_the_best_on_validation_data_is_taken():
 def test_a_table_has_the_best_rank_first_means_over_splits_and_ours_bold():
     first, second = {"gi": -1.0, "li": -3.0, "mine": -2.0}, {"gi": -2.0, "li": None, "mine": -1.0}
     scores = {("yacht", 0): first, ("yacht", 1): second}
-    lines = str(Comparison(scores, ("mine",))).splitlines()
+    lines = str(Comparison(scores, {"mine": 0.03})).splitlines()
     assert lines[0] == "| method | yacht | mean rank |"
     rows = {line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ")[1:] for line in lines[2:]}
-    assert rows["**mine**"] == [f"−{statistics.mean((2, 1)):.2f}", "1.5"]
+    assert rows["**mine** at 0.03"] == [f"−{statistics.mean((2, 1)):.2f}", "1.5"]
     assert [*rows][-1] == "local inducing" and rows["local inducing"] == ["–", "3.0"]
 
 

@@ -170,11 +170,7 @@ NAN = record("c", metrics={"value": float("nan")})
     ("before", "new", "message"),
     [
         (f"{GOOD}\n", [record("b"), NAN], "Out of range float"),
-        (
-            f"{GOOD}\n",
-            [record("b", experiment="toy")],
-            "a record of 'toy', not of 'trial'; move it to toy.jsonl",
-        ),
+        (f"{GOOD}\n", [record("b", experiment="toy")], "of 'toy', not of 'trial'; move it to toy.jsonl"),
         ("half a rec", [record("b")], "line 1"),
     ],
 )
