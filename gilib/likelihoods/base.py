@@ -168,6 +168,12 @@ class Likelihood(nn.Module, Part, ABC):
                 f"{type(self).__name__} wants {self.wanted or self.support}, but {int(wrong.sum())} of the "
                 f"targets are not: the first of these is {targets[wrong][0].tolist()}"
             )
+        if self.distribution(trial).batch_shape == trial.shape:  # as if every target had its own output
+            row = targets.narrow(self.points_axis, 0, 1).to(trial.dtype)
+            moves = torch.eye(outputs, device=trial.device).unflatten(0, (-1, *[1] * (trial.dim() - 2)))
+            before, after = (self.distribution(at).log_prob(row) for at in (trial, trial + moves))
+            if bool(((after != before) & (moves == 0)).any()):
+                raise ValueError("a target depends on several outputs: wrap the distribution in Independent")
 
     def check_output_shape(self, shape: tuple[int, ...]) -> None:
         """Raise ValueError unless outputs of this shape at one point can be trained on."""

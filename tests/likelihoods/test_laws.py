@@ -319,17 +319,22 @@ def test_pseudo_outputs_start_at_targets_that_are_real_and_as_many_or_at_zero():
         likelihood.check_targets(torch.ones(6, 2, dtype=D), 6, outputs)
 
 
-class OfPairs(Likelihood):
-    """Positive numbers, with a parameter in float64."""
-
-    support = positive
+class Mixing(Likelihood):
+    """The second number depends on both outputs; its parameter is in float64."""
 
     def __init__(self):
         super().__init__()
-        self.mix = torch.nn.Parameter(torch.eye(2, dtype=D))
+        self.mix = torch.nn.Parameter(torch.ones(2, 2, dtype=D).triu())
 
     def distribution(self, outputs):
         return Normal(outputs @ self.mix, 1.0, validate_args=False)
+
+
+class OfPairs(Mixing):
+    support = positive
+
+    def distribution(self, outputs):
+        return Independent(super().distribution(outputs), 1)
 
 
 F, ROWS, SIX = normals(4, 6, 2), normals(6, 2, seed=1), torch.arange(6)[:, None]
@@ -365,6 +370,7 @@ REFUSED = [
     (lambda: MixturePrediction(WITHOUT_MEAN), NotImplementedError, "TransformedDistribution .* `mean`"),
     (lambda: VARYING.log_prob(F, ROWS), ValueError, "a network with 4 outputs, got 2"),
     (lambda: VARYING.check_targets(ROWS[:3], 6, 4), ValueError, r"\[6, 2\] \(points, numbers in a target"),
+    (lambda: Mixing().check_targets(ROWS, 6, 2), ValueError, "depends on several outputs: wrap .*"),
     (lambda: PAIR.log_prob(F, WHOLE), TypeError, "targets must be floating-point"),
     (lambda: gilib.predict(NARROW, VARYING, torch.zeros(3, 2)), ValueError, "4 outputs, got 1"),
     (lambda: PerOutputGaussian([]), ValueError, "must be a list with a variance"),
