@@ -169,7 +169,7 @@ class Likelihood(nn.Module, Part, ABC):
                 f"targets are not: the first of these is {targets[wrong][0].tolist()}"
             )
         if self.distribution(trial).batch_shape == trial.shape:  # as if every target had its own output
-            row = targets.narrow(self.points_axis, 0, 1).to(trial.dtype)
+            row = targets.flatten(0, -2)[:1].to(trial.dtype)
             moves = torch.eye(outputs, device=trial.device).unflatten(0, (-1, *[1] * (trial.dim() - 2)))
             before, after = (self.distribution(at).log_prob(row) for at in (trial, trial + moves))
             if bool(((after - before).abs() > 0).logical_and(moves == 0).any()):  # NaN tells nothing
