@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -193,6 +193,9 @@ class Recipe(Checked, ABC):
             options: further arguments of `gilib.fit`, such as `progress`, `weights`, `callbacks` or
                 `checkpoint`; they override the recipe's own.
         """
+        own = {field.name for field in fields(self)} - {"steps", "num_samples", "batch_size"}
+        if wrong := sorted(own & {*options}):
+            raise TypeError(f"{wrong} belong to the recipe: recommended(..., {wrong[0]}=...)")
         x, y = _as_tensors(x, y, classes)
         keep_freed_memory()
         return self._train(x, y, classes, plain(seed), options)

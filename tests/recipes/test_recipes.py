@@ -123,6 +123,8 @@ def test_what_is_refused():
         recipe.train(torch.ones(10, 1, 12, 12), LABELS[:10], classes=3)
     with pytest.raises(ValueError, match="no nonlinearity to choose from: activations is empty"):
         recipe.train(X, Y)
+    with pytest.raises(TypeError, match=r"\['lr'\] belong to the recipe: recommended\(..., lr=...\)"):
+        recipe.train(X, Y, lr=0.1)
     for y in (LABELS, Y[:, 0]):
         for call in (recipe.train, recipe.build):
             with pytest.raises(ValueError, match=r"got torch.\w+ of shape \[30\]: write y\[:, None\]"):
