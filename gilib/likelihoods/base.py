@@ -114,9 +114,8 @@ class Likelihood(nn.Module, Part, ABC):
     def joint(self, outputs: Tensor) -> Distribution:
         """Return the joint distribution of all numbers in a target, with batch shape `[S, R, N]`."""
         distribution = self.distribution(outputs)
-        return Independent(
-            distribution, self.target_axes - len(distribution.event_shape), validate_args=False
-        )
+        axes = self.target_axes - len(distribution.event_shape)
+        return Independent(distribution, axes, validate_args=False)
 
     def log_prob(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return log P(y_n | f_n) for every point, `[S, R, N]`, nats.

@@ -262,6 +262,7 @@ class MixturePrediction(Prediction):
 
     def cdf(self, values: Tensor) -> Tensor:
         """Return the distribution function of every output's mixture at `values`, both `[R, N, O]`."""
+        quantiles.check_defined(self._single, "cdf")
         values = values.double() if self.normalisation is None else self.normalisation.y(values.double())
         support: Any = self._single.support
         low, high = getattr(support, "lower_bound", -math.inf), getattr(support, "upper_bound", math.inf)

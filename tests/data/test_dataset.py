@@ -81,7 +81,7 @@ def test_a_split_needs_a_row_to_test_on():
         (lambda: small().split(0, dtype=torch.int64), TypeError, "dtype must be a floating-point type"),
         (lambda: Dataset("a", torch.ones(2, 1), torch.ones(2, 1), 1), TypeError, "x of a data set must be"),
         (lambda: Dataset("a", ONE, torch.tensor([0, 3, 1]), 1, class_names=("a", "b")), ValueError, "0 to 1"),
-        (lambda: Dataset("a", ONE, torch.ones(3, 1)), TypeError, "float64, or int64 for labels, got"),
+        (lambda: Dataset("a", ONE, torch.ones(3, 1)), TypeError, "or int64 for labels, got torch.flo"),
         (lambda: sha256_of(torch.ones(2), torch.ones(2)), ValueError, r"x must be \[N, D\] and y \[N, O\]"),
     ],
 )

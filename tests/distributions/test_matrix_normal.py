@@ -160,7 +160,7 @@ test_bad_arguments = refusals(
         (lambda: MatrixNormal(LOC, EYE), "give column_scale_tril"),
         (lambda: MatrixNormal(LOC[:, 0], EYE, COLUMNS), r"loc must have shape .* got \[4\]"),
         (lambda: MatrixNormal(LOC, EYE, EYE), r"the columns must have shape \[..., 3, 3\].* got \[4"),
-        (lambda: MatrixNormal(LOC, None, COLUMNS, row_precision_tril=EYE + 1), "tril must be lower"),
+        (lambda: MatrixNormal(LOC, None, COLUMNS, row_precision_tril=EYE + 1), "precision_tril must"),
         (lambda: MatrixNormal(LOC, EYE, -COLUMNS), "column_scale_tril must be lower triangular"),
         (lambda: MatrixNormal(LOC, EYE, COLUMNS).rsample(noise=LOC.mT), r"must .* 4, 3\], got \[3, 4\]"),
         (lambda: MatrixNormalInverseWishart(LOC, EYE, 2.0, COLUMNS), "df must exceed p - 1 = 2"),

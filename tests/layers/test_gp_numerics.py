@@ -204,7 +204,7 @@ VALUES = {
         "2 inducing_points do not determine 3 principal directions: give more",
     ),
     "start: method": (lambda: gilib.models.inducing_start(DATA, 3, "kmedoids"), "unknown method 'kmedoids':"),
-    "start: too many": (lambda: gilib.models.inducing_start(DATA, 9), "as many inputs, got 8"),
+    "start: too many": (lambda: gilib.models.inducing_start(DATA, 9), "at least as many inputs, got 8"),
     "a layer drawn from fewer inducing points": (
         lambda: next(iter(network(gilib.GP(2, 1)).layers)).draw(POINTS[:4]),
         r"GP\(2 → 1\) was built for inducing inputs \[..., 5, 2\], got \[4, 2\]",

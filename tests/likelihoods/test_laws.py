@@ -8,7 +8,6 @@ import scipy.special
 import scipy.stats
 import torch
 from torch.distributions import Independent, MultivariateNormal, Normal, TransformedDistribution, VonMises
-from torch.distributions.constraints import positive
 
 import gilib
 from gilib.config import describe, rebuild
@@ -26,7 +25,6 @@ from gilib.likelihoods import (
     StudentT,
 )
 from gilib.likelihoods.mixtures import MixturePrediction
-from gilib.likelihoods.quantiles import quantile_of_components
 from gilib.linalg import FactorisationError
 from tests.support import D, assert_equal, normals, seeded
 
@@ -331,7 +329,7 @@ class Mixing(Likelihood):
 
 
 class OfPairs(Mixing):
-    support = positive
+    support = torch.distributions.constraints.positive
 
     def distribution(self, outputs):
         return Independent(super().distribution(outputs), 1)
@@ -341,6 +339,7 @@ F, ROWS, SIX = normals(4, 6, 2), normals(6, 2, seed=1), torch.arange(6)[:, None]
 WHOLE = torch.zeros(6, 2, dtype=torch.long)
 PAIR = CorrelatedGaussian(2, learn=True)
 VARYING = HeteroscedasticGaussian([0.3, 2.0])
+ANGLES = MixturePrediction(Independent(VonMises(F, F.exp()), 1))
 WITHOUT_MEAN = Independent(TransformedDistribution(Normal(F, 1.0), []), 1)
 UNITS = gilib.data.Normalisation.fit(F[0], ROWS)
 NARROW = gilib.models.mlp(2, (3,), 1, posterior=gilib.Factorised())
@@ -356,7 +355,7 @@ REFUSED = [
     (lambda: rebuild({"type": "Binomial"}, Likelihood), ValueError, "unknown .*'Binomial': gilib knows Beta"),
     (lambda: PAIR.check_targets(normals(6, 3), 6, 3), ValueError, "is for a network with 2 outputs, got 3"),
     (lambda: PAIR.check_targets(ROWS[:4], 6, 2), ValueError, r"must have shape \[6, 2\]"),
-    (lambda: PAIR.predictive(F).log_prob(ROWS[:4]), ValueError, r"outputs\), got \[4, 2\]"),
+    (lambda: PAIR.predictive(F).log_prob(ROWS[:4]), ValueError, r"\[6, 2\] .*outputs\), got \[4, 2\]"),
     (lambda: PAIR.set_noise(-torch.eye(2)), FactorisationError, "noise is not positive definite"),
     (lambda: CorrelatedGaussian(2).infers_noise(()), ValueError, "inferred here, but .* has it fixed"),
     (lambda: Gamma().predictive(F, UNITS), ValueError, "targets of Gamma cannot be scaled"),
@@ -366,7 +365,8 @@ REFUSED = [
     (lambda: Poisson([]), ValueError, "got none"),
     (lambda: Poisson([1.0, 2.0]).log_prob(F[..., :1], SIX), ValueError, "Poisson .* 2 outputs, got 1"),
     (lambda: Poisson().predictive(F).quantile(1.0), ValueError, "one probability between 0 and 1"),
-    (lambda: quantile_of_components(VonMises(F, F.exp()), 0.3), NotImplementedError, "VonMises .* `cdf`"),
+    (lambda: ANGLES.quantile(0.3), NotImplementedError, "VonMises .* `cdf`"),
+    (lambda: ANGLES.cdf(F), NotImplementedError, "VonMises .* `cdf`"),
     (lambda: MixturePrediction(WITHOUT_MEAN), NotImplementedError, "TransformedDistribution .* `mean`"),
     (lambda: VARYING.log_prob(F, ROWS), ValueError, "a network with 4 outputs, got 2"),
     (lambda: VARYING.check_targets(ROWS[:3], 6, 4), ValueError, r"\[6, 2\] \(points, numbers in a target"),

@@ -416,7 +416,7 @@ def test_a_weight_of_the_divergence_that_is_none(weight):
     with pytest.raises(ValueError, match=f"kl_weight must be a finite number of at least 0, got {weight}"):
         gilib.elbo(draw, gilib.Gaussian(0.1), X, Y, num_data=len(X), kl_weight=weight)
     settings = {"steps": 3, "kl_weight": lambda s: weight if s == 2 else 1.0, "progress": False}
-    with pytest.raises(ValueError, match=f"numbers ≥ 0, got {weight} at step 2"):
+    with pytest.raises(ValueError, match=f"finite and at least 0, got {weight} at step 2"):
         gilib.fit(net, gilib.Gaussian(0.1), X, Y, **settings)
 
 

@@ -51,7 +51,7 @@ class Settings:
         weights = [float(self.kl_weight(step)) for step in range(steps)]
         for step, weight in enumerate(weights):
             if not 0.0 <= weight < math.inf:
-                raise ValueError(f"kl_weight must give finite numbers ≥ 0, got {weight} at step {step}")
+                raise ValueError(f"kl_weight must be finite and at least 0, got {weight} at step {step}")
             if not weight and self.rule.divides_by_kl_weight:
                 name = type(self.rule).__name__
                 raise ValueError(f"{name} divides by kl_weight, which is 0 at step {step}: keep it positive")

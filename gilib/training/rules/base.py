@@ -29,7 +29,7 @@ class Problem:
         net: the network; the rule changes its parameters, its buffers, or both in place.
         likelihood: the likelihood; its learned parameters, if any, are trained in place.
         parameters: the learned parameters by name, as in `net.named_parameters()`; names of the likelihood's
-            begin with "likelihood.". The axes R are in front. There may be none.
+            begin with "likelihood.". There may be none. Their axes R are in front.
         objective: the bound per data point, `[R]`, as a differentiable, pure function of the batch.
         steps: total number of steps.
         generator: the rule's own source of random numbers, resumed with the training, for
